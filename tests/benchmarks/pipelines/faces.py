@@ -1,7 +1,8 @@
 """Face detectors, compared with OpenCV's FaceDetectorYN and with the steps of InsightFace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -28,12 +29,8 @@ def face_families(folder: Path) -> Iterator[Family]:
 def _yunet(file: Path) -> Path:
     graph = StandIn(1)
     outputs: dict[str, list[int | str]] = {}
-    for kind, width, gain, bias in (
-        ("cls", 1, 0.02, 1),
-        ("obj", 1, 0.02, -2),
-        ("bbox", 4, 0.01, 0),
-        ("kps", 10, 0.01, 0),
-    ):
+    kinds = (("cls", 1, 0.02, 1), ("obj", 1, 0.02, -2), ("bbox", 4, 0.01, 0), ("kps", 10, 0.01, 0))
+    for kind, width, gain, bias in kinds:
         for stride in _STRIDES:
             features = graph.convolution("input", width, (stride, stride), gain, bias)
             name = f"{kind}_{stride}"
@@ -71,7 +68,6 @@ def _fitted(pixels: Pixels) -> tuple[Pixels, NDArray[np.float64]]:
 
 def _scrfd(file: Path) -> Path:
     graph = StandIn(2)
-    parts: dict[str, list[str]] = {"score": [], "bbox": [], "kps": []}
     outputs: dict[str, list[int | str]] = {}
     for kind, width, gain, bias in (("score", 1, 2.0, -1), ("bbox", 4, 1, 2), ("kps", 10, 1, 0)):
         for stride in _STRIDES:
@@ -80,7 +76,6 @@ def _scrfd(file: Path) -> Path:
             rows = graph.rows(features, width, "" if kind == "score" else name)
             if kind == "score":
                 graph.node("Sigmoid", rows, output=name)
-            parts[kind].append(name)
             outputs[name] = ["batch", 2 * (_SIDE // stride) ** 2, width]
     return graph.write(file, outputs, ("batch", 3, _SIDE, _SIDE), name="input.1")
 
@@ -95,18 +90,25 @@ class _InsightFace:
         canvas, (_, scale) = _fitted(pixels)
         blob = cv2.dnn.blobFromImage(canvas, 1.0 / 128, (_SIDE, _SIDE), (127.5, 127.5, 127.5), swapRB=True)
         outputs = [output[0] for output in reference.run(self._session, **{"input.1": np.asarray(blob)})]
-        scores, boxes, points = [], [], []
-        for level, stride in enumerate(_STRIDES):
-            side = _SIDE // stride
-            centres = np.stack(np.mgrid[:side, :side][::-1], axis=-1).reshape(-1, 2).astype(np.float64) * stride
-            centres = np.stack([centres] * 2, axis=1).reshape(-1, 2)
-            chosen = outputs[level][:, 0] >= _MIN_SCORE
-            distances = outputs[level + 3] * stride
-            corners = [centres - distances[:, :2], centres + distances[:, 2:]]
-            scores.append(outputs[level][chosen, 0])
-            boxes.append(np.concatenate(corners, axis=1)[chosen])
-            offsets = outputs[level + 6] * stride
-            points.append((offsets + np.tile(centres, 5))[chosen])
-        score, box, point = (np.concatenate(arrays) for arrays in (scores, boxes, points))
-        kept = greedy_suppression(box, score, 0.3)
-        return detections(["face"] * len(kept), score[kept], box[kept] / scale, pixels, point[kept] / scale)
+        rows = insightface_rows(outputs, _SIDE, _MIN_SCORE, 0.3)
+        return detections(["face"] * len(rows), rows[:, 0], rows[:, 1:5] / scale, pixels, rows[:, 5:] / scale)
+
+
+def insightface_rows(
+    outputs: Sequence[NDArray[Any]], side: int, min_score: float, max_overlap: float
+) -> NDArray[np.float64]:
+    """Return the score, box and landmarks of each face, from the scores, distances and offsets for each stride.
+
+    Boxes and landmarks are in pixels of the square input; the outputs may have no landmarks.
+    """
+    rows: list[NDArray[np.float64]] = []
+    for level, stride in enumerate(_STRIDES):
+        scores, distances = outputs[level], outputs[level + 3] * stride
+        centres = np.stack(np.mgrid[: side // stride, : side // stride][::-1], axis=-1).reshape(-1, 2) * stride
+        centres = centres.repeat(len(scores) // len(centres), axis=0)
+        parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
+        if len(outputs) > 6:
+            parts.append(outputs[level + 6] * stride + np.tile(centres, 5))
+        rows.append(np.concatenate(parts, axis=1, dtype=np.float64)[scores[:, 0] >= min_score])
+    found = np.concatenate(rows)
+    return found[greedy_suppression(found[:, 1:5], found[:, 0], max_overlap)]

@@ -78,13 +78,8 @@ def timm_family(folder: Path) -> Family:
     labels = json.loads((file.parent / "config.json").read_text())["id2label"]
     for other in file.parent.glob("*.json"):
         other.unlink()
-    config = {
-        "input_size": [3, 32, 32],
-        "crop_pct": 0.875,
-        "interpolation": "bicubic",
-        "mean": [0.5] * 3,
-        "std": [0.5] * 3,
-    }
+    config = {"input_size": [3, 32, 32], "crop_pct": 0.875, "interpolation": "bicubic"}
+    config |= {"mean": [0.5] * 3, "std": [0.5] * 3}
     label_names = [labels[str(number)] for number in range(len(labels))]
     (file.parent / "config.json").write_text(json.dumps({"pretrained_cfg": config, "label_names": label_names}))
     session = reference.load(file)

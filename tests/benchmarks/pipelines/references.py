@@ -84,6 +84,21 @@ def greedy_suppression(boxes: NDArray[Any], scores: NDArray[Any], iou_threshold:
     return kept
 
 
+def probabilistic_iou(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians (`batch_probiou` of Ultralytics).
+
+    Rows begin with x and y of the centre, width and height, and end with the angle.
+    """
+    covariances: list[NDArray[np.float64]] = []
+    for _, _, width, height, *_, angle in (first.tolist(), second.tolist()):
+        axes = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        covariances.append(axes @ np.diag([width**2, height**2]) @ axes.T / 12)
+    mean, difference = (covariances[0] + covariances[1]) / 2, (first[:2] - second[:2]).astype(np.float64)
+    determinant = np.sqrt(np.linalg.det(covariances[0]) * np.linalg.det(covariances[1]))
+    distance = difference @ np.linalg.inv(mean) @ difference / 8 + np.log(np.linalg.det(mean) / determinant) / 2
+    return 1 - float(np.sqrt(max(1 - np.exp(-distance), 0)))
+
+
 def sigmoid(values: NDArray[Any]) -> NDArray[Any]:
     """Convert logits to probabilities."""
     return 1 / (1 + np.exp(-values))

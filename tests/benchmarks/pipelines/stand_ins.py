@@ -48,24 +48,8 @@ class StandIn:
         return self.node("Reshape", last, self.constant([0, -1, width], np.int64), output=output)
 
     def write(
-        self,
-        file: Path,
-        outputs: Mapping[str, Sequence[int | str]],
-        shape: Sequence[int | str],
-        *,
-        name: str = "images",
-        properties: Mapping[str, str] | None = None,
-        output_types: Mapping[str, int] | None = None,
+        self, file: Path, outputs: Mapping[str, Sequence[int | str]], shape: Sequence[int | str], **options: Any
     ) -> Path:
-        """Write the graph."""
+        """Write the graph with the options of `graphs.write`."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        return graphs.write(
-            file,
-            self._nodes,
-            outputs,
-            constants=self._constants,
-            shape=shape,
-            name=name,
-            properties=properties,
-            output_types=output_types,
-        )
+        return graphs.write(file, self._nodes, outputs, constants=self._constants, shape=shape, **options)

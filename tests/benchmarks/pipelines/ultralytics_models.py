@@ -17,6 +17,7 @@ from tests.benchmarks.pipelines.references import (
     detections,
     greedy_suppression,
     named_scores,
+    probabilistic_iou,
     segments,
     torchvision_crop,
 )
@@ -161,24 +162,12 @@ def _oriented_boxes(frame: _Frame, outputs: list[NDArray[Any]], names: dict[int,
         index
         for rank, index in enumerate(order)
         if not any(
-            classes[other] == classes[index] and _overlap(rows[other], rows[index]) >= reference.IOU_THRESHOLD
+            classes[other] == classes[index] and probabilistic_iou(rows[other], rows[index]) >= reference.IOU_THRESHOLD
             for other in order[:rank]
         )
     ]
     labels = [names[number] for number in classes[kept].tolist()]
     return Answer(labels=labels, scores=scores[kept, np.newaxis], places=corners[kept], oriented=True)
-
-
-def _overlap(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians (`batch_probiou`)."""
-    covariances: list[NDArray[np.float64]] = []
-    for _, _, width, height, *_, angle in (first.tolist(), second.tolist()):
-        axes = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        covariances.append(axes @ np.diag([width**2, height**2]) @ axes.T / 12)
-    mean, difference = (covariances[0] + covariances[1]) / 2, first[:2] - second[:2]
-    determinant = np.sqrt(np.linalg.det(covariances[0]) * np.linalg.det(covariances[1]))
-    distance = difference @ np.linalg.inv(mean) @ difference / 8 + np.log(np.linalg.det(mean) / determinant) / 2
-    return 1 - float(np.sqrt(max(1 - np.exp(-distance), 0)))
 
 
 def _pose(file: Path) -> Path:
@@ -199,12 +188,8 @@ def _pose(file: Path) -> Path:
         visible = graph.node("Reshape", graph.convolution("images", 1, (16, 16), 4, 0), _flat(graph, 1))
         parts.append(graph.node("Sigmoid", visible))
     graph.node("Concat", *parts, axis=1, output="output0")
-    properties = {
-        "task": "pose",
-        "names": "{0: 'cat', 1: 'dog'}",
-        "imgsz": str([_SIDE, _SIDE]),
-        "kpt_shape": str([_POINTS, 3]),
-    }
+    names, size = "{0: 'cat', 1: 'dog'}", str([_SIDE, _SIDE])
+    properties = {"task": "pose", "names": names, "imgsz": size, "kpt_shape": str([_POINTS, 3])}
     shape = ["b", 6 + 3 * _POINTS, side * side]
     return graph.write(file, {"output0": shape}, ("b", 3, _SIDE, _SIDE), properties=properties)
 

@@ -18,12 +18,7 @@ Measure: TypeAlias = Callable[[], tuple[float, LoadResult | None]]
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The cost of a request.
-
-    Attributes:
-        milliseconds: CPU time in each round.
-        load_result: result of the last round.
-    """
+    """The CPU milliseconds of a request in each round, and the result of the last round's load."""
 
     milliseconds: list[float]
     load_result: LoadResult | None = None

@@ -25,15 +25,7 @@ _CONNECT_SECONDS = 60
 
 
 class BenchmarkRequest(msgspec.Struct, frozen=True):
-    """One request.
-
-    Attributes:
-        port: port of the server.
-        target: the path over HTTP, the full method over gRPC.
-        body: the content, or the serialized message.
-        headers: HTTP headers.
-        grpc: whether to use gRPC.
-    """
+    """One request: a path and a content over HTTP, or a full method and a serialized message over gRPC."""
 
     port: int
     target: str
@@ -49,13 +41,10 @@ class BenchmarkRequest(msgspec.Struct, frozen=True):
 
 
 class LoadResult(msgspec.Struct, frozen=True):
-    """The result of a load.
+    """The result of a load that lasted some seconds.
 
-    Attributes:
-        seconds: from the first request to the last answer, or to the end of the time.
-        statuses: number of answers by status; 0 for no answer.
-        milliseconds: latencies of successful answers, sorted.
-        unsent: requests of an open load that were due while no connection was idle.
+    `statuses` counts answers by status, and 0 those that were missing. `milliseconds` are the sorted latencies of
+    successful answers. `unsent` requests of an open load were due while no connection was idle.
     """
 
     seconds: float

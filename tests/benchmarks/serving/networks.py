@@ -25,15 +25,7 @@ class _Graph(StandIn):
         return self.constant(self._random.normal(0, (2 / fan_in) ** 0.5, shape))
 
     def layer(
-        self,
-        x: str,
-        inputs: int,
-        outputs: int,
-        side: int,
-        *,
-        kernel: int = 1,
-        stride: int = 1,
-        groups: int = 1,
+        self, x: str, inputs: int, outputs: int, side: int, *, kernel: int = 1, stride: int = 1, groups: int = 1
     ) -> tuple[str, int]:
         """Add a convolution, and return its output and the side of the output."""
         side = -(-side // stride)
@@ -53,8 +45,7 @@ class _Graph(StandIn):
 def write_model(file: Path, width: float) -> float:
     """Write the network, `input` FP32 [-1, 3, 224, 224] to `probabilities` FP32 [-1, 1000].
 
-    Returns:
-        Millions of floating-point operations for an image, two for each multiply-add.
+    Return the millions of floating-point operations for an image, two for each multiply-add.
     """
     graph = _Graph()
     x, side = graph.layer("input", 3, _channels(32, width), SIDE, kernel=3, stride=2)

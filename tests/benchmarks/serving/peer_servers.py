@@ -33,13 +33,8 @@ def _bentoml(port: int, folder: Path) -> Mapping[str, str]:
 class Peer(msgspec.Struct, frozen=True):
     """The command and request of another server.
 
-    Attributes:
-        title: name in the table.
-        command: returns the command, from the folder of programs and a port.
-        health: path that returns 200 once it is ready.
-        target: path of inference requests.
-        body: builds a request body from an image.
-        environment: returns environment variables, from a port and a writable folder.
+    `command` takes the folder of programs and a port, `body` an image, and `environment` a port and a writable folder.
+    The path `health` returns 200 once the server is ready; `target` is the path of inference requests.
     """
 
     title: str

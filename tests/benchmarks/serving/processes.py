@@ -19,23 +19,10 @@ _INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx_vnni
 
 
 class RunningServer:
-    """A running server.
+    """A running server, and the seconds from its start to the first answer of its readiness."""
 
-    Attributes:
-        ready_seconds: from its start to the first answer of its readiness.
-        ports: its ports, by name.
-        lines: its output so far.
-    """
-
-    def __init__(
-        self,
-        process: "subprocess.Popen[bytes]",
-        ports: Mapping[str, int],
-        ready_seconds: float,
-        lines: Sequence[bytes] = (),
-    ) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", ports: Mapping[str, int], ready_seconds: float) -> None:
         self._process = process
-        self.lines = lines
         self.ports = ports
         self.ready_seconds = ready_seconds
 
@@ -56,15 +43,7 @@ def run_server(
     environment: Mapping[str, str] | None = None,
     folder: Path = ROOT,
 ) -> Iterator[RunningServer]:
-    """Run a server, and stop it at the end.
-
-    Args:
-        command: command of the server.
-        ports: its ports, by name.
-        health: URL that returns 200 once it is ready.
-        environment: additional environment variables.
-        folder: working directory.
-    """
+    """Run a server until the block ends; the URL `health` returns 200 once it is ready."""
     started = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -85,7 +64,7 @@ def run_server(
                 reader.join(1)
                 raise RuntimeError(f"{command[0]} did not start: {b''.join(lines[-20:]).decode(errors='replace')}")
             time.sleep(0.01)
-        yield RunningServer(process, ports, time.perf_counter() - started, lines)
+        yield RunningServer(process, ports, time.perf_counter() - started)
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -97,14 +76,13 @@ def run_server(
 
 
 @contextmanager
-def charioteer(*arguments: str, folder: Path = ROOT) -> Iterator[RunningServer]:
-    """Run `charioteer serve` of the checkout `folder`; its ports are `http`, `grpc` and `tensorflow_serving`."""
+def charioteer(*arguments: str) -> Iterator[RunningServer]:
+    """Run `charioteer serve`; its ports are `http`, `grpc` and `tensorflow_serving`."""
     ports = {name: free_port() for name in ("http", "grpc", "tensorflow_serving")}
-    listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"])]
+    listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"]), "--tensorflow-grpc-port", "0"]
     listening += ["--tensorflow-serving-port", str(ports["tensorflow_serving"]), "--log-format", "json"]
-    listening += ["--tensorflow-grpc-port", "0"]
     command = [sys.executable, "-m", "app", "serve", *arguments, *listening]
-    with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready", folder=folder) as server:
+    with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready") as server:
         yield server
 
 
@@ -177,7 +155,5 @@ def processor() -> str:
     lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
     fields = {name.strip(): value.strip() for name, value in lines.items()}
     flags = {*fields.get("flags", fields.get("Features", "")).split()}
-    present = [name for name in _INSTRUCTIONS if name in flags]
-    missing = [name for name in _INSTRUCTIONS if name not in flags]
-    without = f"; without {', '.join(missing)}" if missing else ""
-    return f"{fields.get('model name', 'unknown')} with {', '.join(present)}{without}"
+    present, missing = (", ".join(n for n in _INSTRUCTIONS if (n in flags) is has) for has in (True, False))
+    return f"{fields.get('model name', 'unknown')} with {present}{f'; without {missing}' if missing else ''}"

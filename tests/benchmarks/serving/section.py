@@ -12,14 +12,7 @@ Cell: TypeAlias = str | float | int | None
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A table with its description.
-
-    Attributes:
-        title: title of the section.
-        about: what was measured, and how to read it.
-        columns: names of the columns.
-        rows: cells of each row.
-    """
+    """A table, and about it: what was measured, and how to read it."""
 
     title: str
     about: str

@@ -25,13 +25,10 @@ IMAGE_SIZES = {"vga": (640, 480), "hd": (1280, 720)}
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Models and images for measurements.
+    """A model repository with `small` and `medium`, and images as JPEG by name.
 
-    Attributes:
-        folder: a model repository: `small` and `medium`, each with its settings.
-        images: photographs as JPEG, by name.
-        scenes: the same sizes with the shapes that the fixture models find.
-        megaflops: millions of floating-point operations of each model for one image.
+    Scenes have the sizes of the images, and the shapes that the fixture models find. `megaflops` are the millions of
+    floating-point operations of each model for one image.
     """
 
     folder: Path
@@ -59,15 +56,11 @@ def make_workload(folder: Path) -> Workload:
             "labels": LABELS,
             # The floor places and normalises in the same way. The filter is the default of classifiers.
             "preprocessing": {
-                "size": [SIDE, SIDE],
-                "resize": "letterbox",
-                "fill": 0,
-                "antialias": True,
-                "mean": [0, 0, 0],
+                "size": [SIDE, SIDE], "resize": "letterbox", "fill": 0, "antialias": True, "mean": [0, 0, 0],
                 "std": [1, 1, 1],
             },
             "parameters": {"top_k": TOP_K},
-        }
+        }  # fmt: skip
         (model_folder / "model-settings.json").write_text(json.dumps(settings))
     photos = {name: _write_jpeg(folder / f"{name}.jpg", _photo(*size)) for name, size in IMAGE_SIZES.items()}
     scenes = {name: _write_jpeg(folder / "scenes" / f"{name}.jpg", _scene(*size)) for name, size in IMAGE_SIZES.items()}

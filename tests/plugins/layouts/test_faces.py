@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from metadata.model import Origin
 from tasks.vision.image import Image
+from tests.benchmarks.pipelines.faces import insightface_rows
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import detection_input, detector, inspected, uniform_image
 
@@ -59,33 +60,6 @@ def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]
     return [array.astype(np.float32) for array in (*scores, *boxes, *points)]
 
 
-def insightface(outputs: list[NDArray[np.float32]], threshold: float, overlap: float) -> NDArray[np.float64]:
-    """Return rows of score, box and landmarks as InsightFace does: anchor centres, distances, greedy suppression."""
-    rows: list[NDArray[np.float64]] = []
-    for level, stride in enumerate(STRIDES):
-        scores, distances = outputs[level], outputs[level + 3] * stride
-        side = SIDE // stride
-        rows_of_cells, columns_of_cells = np.indices((side, side))
-        centres = np.stack([columns_of_cells, rows_of_cells], axis=-1).reshape(-1, 2) * stride
-        anchors = len(scores) // len(centres)
-        centres = np.stack([centres] * anchors, axis=1).reshape(-1, 2)
-        parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
-        if len(outputs) > 6:
-            parts.append(outputs[level + 6] * stride + np.tile(centres, 5))
-        rows.append(np.concatenate(parts, axis=1, dtype=np.float64)[scores[:, 0] >= threshold])
-    left = np.concatenate(rows)
-    left = left[np.argsort(-left[:, 0])]
-    kept: list[NDArray[np.float64]] = []
-    while len(left):
-        best, left = left[0], left[1:]
-        kept.append(best)
-        sides = np.clip(np.minimum(best[3:5], left[:, 3:5]) - np.maximum(best[1:3], left[:, 1:3]), 0, None)
-        shared = sides.prod(axis=1)
-        areas = (left[:, 3:5] - left[:, 1:3]).prod(axis=1) + (best[3:5] - best[1:3]).prod() - shared
-        left = left[shared / areas <= overlap]
-    return np.array(kept)
-
-
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("landmarks", [True, False])
 def test_scrfd_gives_boxes_of_insightface(tmp_path: Path, batched: bool, landmarks: bool) -> None:
@@ -100,7 +74,7 @@ def test_scrfd_gives_boxes_of_insightface(tmp_path: Path, batched: bool, landmar
         name="input.1",
     )
     image = detection_input(uniform_image(SIDE, SIDE, 0), 0.3)
-    expected = insightface(outputs, 0.3, 0.45)
+    expected = insightface_rows(outputs, SIDE, 0.3, 0.45)
     assert len(expected) > 3
     for found in detector(file)([image, image]):
         assert found.labels == ["face"] * len(expected)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes
+from tests.benchmarks.pipelines.references import probabilistic_iou
 
 Floats = NDArray[np.float32]
 Measure = Callable[[Floats, Floats], float]
@@ -24,22 +25,6 @@ def iou(a: Floats, b: Floats) -> float:
     shared = float(width) * float(height)
     areas = [float(box[2] - box[0]) * float(box[3] - box[1]) for box in (a, b)]
     return shared / (sum(areas) - shared)
-
-
-def probabilistic_iou(a: Floats, b: Floats) -> float:
-    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians with their centres and covariances."""
-    (first, second), difference = (covariance(a), covariance(b)), (a[:2] - b[:2]).astype(np.float64)
-    mean = (first + second) / 2
-    distance = difference @ np.linalg.inv(mean) @ difference / 8
-    distance += math.log(np.linalg.det(mean) / math.sqrt(np.linalg.det(first) * np.linalg.det(second))) / 2
-    return 1 - math.sqrt(max(1 - math.exp(-distance), 0))
-
-
-def covariance(box: Floats) -> NDArray[np.float64]:
-    """Return the (2, 2) covariance of points that are spread evenly over an oriented box."""
-    _, _, w, h, r = box.tolist()
-    axes = np.array([[math.cos(r), -math.sin(r)], [math.sin(r), math.cos(r)]])
-    return axes @ np.diag([w**2, h**2]) @ axes.T / 12
 
 
 def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, measure: Measure) -> bool:

@@ -26,17 +26,18 @@ def raw_chariot(port: int, model: str, image: Path) -> BenchmarkRequest:
     return BenchmarkRequest(port, f"/v2/models/m-{model}/infer", image.read_bytes(), {"Content-Type": "image/jpeg"})
 
 
-def encodings(ports: Mapping[str, int], model: str, image: Path) -> Mapping[str, BenchmarkRequest]:
+def encodings(ports: Mapping[str, int], model: str, image: Path) -> dict[str, BenchmarkRequest]:
     """Return the requests of all protocols next to chariot-v2-kserve, by name."""
     data, text = image.read_bytes(), _base64(image)
     element = len(data).to_bytes(4, "little") + data
     head = _json_of({**_input(None), "parameters": {"binary_data_size": len(element)}})
+    binary = {**_OCTETS, "Inference-Header-Content-Length": str(len(head))}
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1]}
     message = message_class("inference.ModelInferRequest")(
         model_name=model, inputs=[tensor], raw_input_contents=[element]
     )
     grps = message_class("grps.protos.v1.GrpsMessage")(model=model, bin_data=data)
-    http, tensorflow_serving = ports["http"], ports["tensorflow_serving"]
+    http, row = ports["http"], msgspec.json.encode({"instances": [{"b64": text}]})
     return {
         CHARIOT: chariot(http, model, image),
         "KServe V2, JSON": BenchmarkRequest(http, f"/v2/models/{model}/infer", _json_of(_input(text))),
@@ -44,19 +45,14 @@ def encodings(ports: Mapping[str, int], model: str, image: Path) -> Mapping[str,
             http,
             f"/v2/models/{model}/infer",
             head + element,
-            {**_OCTETS, "Inference-Header-Content-Length": str(len(head))},
+            _OCTETS | {"Inference-Header-Content-Length": str(len(head))},
         ),
         "KServe V2, gRPC raw": BenchmarkRequest(
-            ports["grpc"],
-            "/inference.GRPCInferenceService/ModelInfer",
-            message.SerializeToString(),
-            grpc=True,
+            ports["grpc"], "/inference.GRPCInferenceService/ModelInfer", message.SerializeToString(), grpc=True
         ),
-        "KServe V1, JSON b64": BenchmarkRequest(
-            http, f"/v1/models/{model}:predict", msgspec.json.encode({"instances": [{"b64": text}]})
-        ),
+        "KServe V1, JSON b64": BenchmarkRequest(http, f"/v1/models/{model}:predict", row),
         "TensorFlow Serving, JSON b64": BenchmarkRequest(
-            tensorflow_serving, f"/v1/models/{model}:predict", msgspec.json.encode({"instances": [{"b64": text}]})
+            ports["tensorflow_serving"], f"/v1/models/{model}:predict", row
         ),
         "GRPS, octet-stream": BenchmarkRequest(http, f"/grps/v1/infer/predict?model={model}", data, _OCTETS),
         "GRPS, gRPC": BenchmarkRequest(
@@ -73,13 +69,9 @@ def questions(port: int, model: str, image: Path) -> Mapping[str, BenchmarkReque
         {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}},
     ]
     chat: dict[str, object] = {"model": model, "messages": [{"role": "user", "content": content}]}
-    path = "/v1/chat/completions"
-    chariot_path, body = (
-        f"/v2/models/m-{model}/infer",
-        _json_of({**_input(text), "parameters": {"prompts": [question]}}),
-    )
+    path, asked = "/v1/chat/completions", {**_input(text), "parameters": {"prompts": [question]}}
     return {
-        CHARIOT: BenchmarkRequest(port, chariot_path, body),
+        CHARIOT: BenchmarkRequest(port, f"/v2/models/m-{model}/infer", _json_of(asked)),
         "OpenAI, chat": BenchmarkRequest(port, path, msgspec.json.encode(chat)),
         "OpenAI, streamed chat": BenchmarkRequest(port, path, msgspec.json.encode({**chat, "stream": True})),
     }

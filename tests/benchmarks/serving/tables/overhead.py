@@ -1,7 +1,6 @@
 """Measure the server against the bare work, its protocols, its start and its memory."""
 
 import statistics
-from collections.abc import Callable
 from functools import partial
 
 import httpx
@@ -74,21 +73,13 @@ def protocols(workload: Workload, rounds: int, requests: int) -> Section:
         charioteer(*repository) as server,
         charioteer(*repository, "--chariot-protocol", "chariot-v2") as chariot_v2_server,
     ):
-        requests_by_name = {
-            name: (server, request) for name, request in encodings(server.ports, "small", image).items()
-        }
-        requests_by_name[RAW_CHARIOT] = (
-            chariot_v2_server,
-            raw_chariot(chariot_v2_server.ports["http"], "small", image),
-        )
-        measures: dict[str, Callable[[], object]] = {
-            name: measure_server(request_server, request, requests, 8)
-            for name, (request_server, request) in requests_by_name.items()
-        }
-        costs = cost(rounds, **measures)  # pyright: ignore[reportArgumentType]
+        sent = encodings(server.ports, "small", image)
+        measures = {name: measure_server(server, request, requests, 8) for name, request in sent.items()}
+        raw = sent[RAW_CHARIOT] = raw_chariot(chariot_v2_server.ports["http"], "small", image)
+        costs = cost(rounds, **measures, **{RAW_CHARIOT: measure_server(chariot_v2_server, raw, requests, 8)})
     base = costs[CHARIOT].median
     rows: list[list[Cell]] = [
-        [name, len(requests_by_name[name][1].body), result.median, result.median / base]
+        [name, len(sent[name].body), result.median, result.median / base]
         for name, result in sorted(costs.items(), key=lambda pair: pair[1].median)
     ]
     about = (
