@@ -32,3 +32,11 @@ def charioteer(*arguments: str | Path, cwd: Path = ROOT) -> CompletedProcess[str
             if isinstance(stop.code, str):
                 print(stop.code, file=stderr)
     return CompletedProcess(command, status, stdout.getvalue(), stderr.getvalue())
+
+
+def output_of(*arguments: object, cwd: Path = ROOT, status: int = 0) -> str:
+    """Run a command, check its exit status, and return its output and its messages."""
+    done = charioteer(*map(str, arguments), cwd=cwd)
+    output = done.stdout + done.stderr
+    assert done.returncode == status, output
+    return output

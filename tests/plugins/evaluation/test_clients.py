@@ -100,9 +100,8 @@ def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> 
         answers["gmap"] = {"s_s": {"image": json.dumps(FOUND)}}  # pyright: ignore[reportArgumentType]
         _, request = ask_once(protocol, answers, dataset_item=dataset_item, top_k=3)
         assert read_parameters(json.loads(request.content)) == {"top_k": 3, "prompts": ["What?"]}
-    _, request = ask_once(
-        "tensorflow-serving", {"predictions": [{"labels": [], "scores": []}]}, dataset_item=dataset_item, top_k=3
-    )
+    none = {"predictions": [{"labels": [], "scores": []}]}
+    _, request = ask_once("tensorflow-serving", none, dataset_item=dataset_item, top_k=3)
     assert json.loads(request.content)["instances"][0] == {"image": {"b64": "cGljdHVyZQ=="}, "prompts": ["What?"]}
 
 
@@ -130,10 +129,8 @@ def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch
     delays: list[float] = []
     monkeypatch.setattr("time.sleep", delays.append)
     waits = ["", "7", "1000", "Fri, 31 Dec 1999 23:59:59 GMT"]
-    responses = [
-        httpx.Response(status, headers={"Retry-After": wait})
-        for status, wait in zip((429, 503, 503, 503), waits, strict=True)
-    ]
+    busy = zip((429, 503, 503, 503), waits, strict=True)
+    responses = [httpx.Response(status, headers={"Retry-After": wait}) for status, wait in busy]
     responses.append(httpx.Response(200, content=json.dumps({"output": FOUND}).encode()))
     with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as client:
         assert http_inference_client(client, "http://engine", "chariot-v2", "m", {})(item(), b"image") == FOUND

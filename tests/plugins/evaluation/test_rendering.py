@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject, import_optional
+from app.plugins.evaluation.dataset import EvaluationError, Item, LabelledObject, import_optional
 from app.plugins.evaluation.evaluation import check_slices, evaluate_records
 from app.plugins.evaluation.rendering import html_report, json_report, print_report
 from app.plugins.evaluation.report import EvaluationReport
 from tasks.task import TaskType
-from tests.support.data.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import dataset, write_image
 
 HOSTILE = "<script>alert(1)</script> [bold]&\"'"
 
@@ -36,10 +36,6 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> EvaluationRepo
     return evaluate_records(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
 
 
-def dataset(folder: Path, *items: Item, task: TaskType = TaskType.IMAGE_CLASSIFICATION, labels: Any = ()) -> Dataset:
-    return Dataset(path=folder, format="image-folder", tasks=(task,), labels=tuple(labels), items=items)
-
-
 def printed(result: EvaluationReport, width: int) -> str:
     """Return what a terminal of that width shows."""
     written = io.StringIO()
@@ -52,14 +48,9 @@ def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
     assert (parsed["task"], parsed["images"], parsed["measured"]) == ("OBJECT_DETECTION", 3, 2)
     assert parsed["figures"]["recall"] == 0.5
     assert parsed["failures"] == {"c.png": HOSTILE}
-    assert parsed["mistakes"] == [
-        {
-            "id": HOSTILE,
-            "description": "1 missed, 1 wrong, 0 right",
-            "missed": [{"label": HOSTILE, "location": ""}],
-            "wrong": [{"label": HOSTILE, "score": 0.9}],
-        }
-    ]
+    missed, wrong = [{"label": HOSTILE, "location": ""}], [{"label": HOSTILE, "score": 0.9}]
+    description = "1 missed, 1 wrong, 0 right"
+    assert parsed["mistakes"] == [{"id": HOSTILE, "description": description, "missed": missed, "wrong": wrong}]
     assert any("1 of 3 were not answered" in note for note in parsed["notes"])
 
 

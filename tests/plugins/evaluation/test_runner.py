@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, fingerprint
+from app.plugins.evaluation.dataset import EvaluationError, Item, fingerprint
 from app.plugins.evaluation.evaluation import check_task
 from app.plugins.evaluation.runner import Header, InferenceClientError, Records, collect_answers, open_checkpoint
 from tasks.task import TaskType
-from tests.support.data.evaluation_samples import write_image
+from tests.support.data.evaluation_samples import dataset, write_image
 
 HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters": {"top_k": 3}})
 
@@ -190,17 +190,16 @@ def test_deleted_image_is_one_failure(tmp_path: Path) -> None:
 
 def test_answers_of_another_task_stop_the_run(tmp_path: Path) -> None:
     all_items = items(tmp_path, 30)
-    dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(all_items))
-    asker = FakeAsker()
+    detection, asker = dataset(tmp_path, *all_items, task=TaskType.OBJECT_DETECTION), FakeAsker()
     with pytest.raises(EvaluationError, match="labels of OBJECT_DETECTION; the answers are of IMAGE_CLASSIFICATION"):
-        run(tmp_path / "p.jsonl", all_items, check_task(dataset, asker))
+        run(tmp_path / "p.jsonl", all_items, check_task(detection, asker))
     assert len(asker.ids) < 5
 
 
 def test_fingerprint_covers_images_and_questions_but_not_labels(tmp_path: Path) -> None:
     def fingerprint_of(*names: str, label: str = "", question: str = "") -> str:
-        images = tuple(Item(id=name, image=tmp_path, label=label, question=question) for name in names)
-        return fingerprint(Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=images))
+        images = (Item(id=name, image=tmp_path, label=label, question=question) for name in names)
+        return fingerprint(dataset(tmp_path, *images))
 
     assert fingerprint_of("a", "b", label="x") == fingerprint_of("a", "b")
     assert len({fingerprint_of("a", "b"), fingerprint_of("a", "b", question="What?"), fingerprint_of("a")}) == 3

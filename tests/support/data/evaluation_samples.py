@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from app.plugins.evaluation.answers import EvaluatedItem, PredictedObject
-from app.plugins.evaluation.dataset import Item, LabelledObject
+from app.plugins.evaluation.dataset import Dataset, Item, LabelledObject
+from tasks.task import TaskType
 
 Box = tuple[float, float, float, float]
 
@@ -17,6 +18,12 @@ def item(
     name: str = "a.jpg", objects: Sequence[LabelledObject] = (), *, size: tuple[int, int] = (640, 480), **fields: Any
 ) -> Item:
     return Item(id=name, image=Path(name), width=size[0], height=size[1], objects=tuple(objects), **fields)
+
+
+def dataset(
+    folder: Path, *items: Item, task: TaskType = TaskType.IMAGE_CLASSIFICATION, labels: Sequence[str] = ()
+) -> Dataset:
+    return Dataset(path=folder, format="image-folder", tasks=(task,), labels=tuple(labels), items=items)
 
 
 def detection_sample(

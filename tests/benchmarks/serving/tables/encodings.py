@@ -41,12 +41,7 @@ def encodings(ports: Mapping[str, int], model: str, image: Path) -> dict[str, Be
     return {
         CHARIOT: chariot(http, model, image),
         "KServe V2, JSON": BenchmarkRequest(http, f"/v2/models/{model}/infer", _json_of(_input(text))),
-        "KServe V2, binary": BenchmarkRequest(
-            http,
-            f"/v2/models/{model}/infer",
-            head + element,
-            _OCTETS | {"Inference-Header-Content-Length": str(len(head))},
-        ),
+        "KServe V2, binary": BenchmarkRequest(http, f"/v2/models/{model}/infer", head + element, binary),
         "KServe V2, gRPC raw": BenchmarkRequest(
             ports["grpc"], "/inference.GRPCInferenceService/ModelInfer", message.SerializeToString(), grpc=True
         ),

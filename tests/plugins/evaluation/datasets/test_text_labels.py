@@ -73,19 +73,25 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
 
 
+YOLO, DOTA = write_yolo_dataset, write_dota_dataset
+
+
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("write", "lines", "message"),
     [
-        ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
-        ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
-        (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
-        ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
-        ("0 0.5 0.5 200 200", "Expected fractions of the image"),
-        ("0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        (YOLO, "0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
+        (YOLO, "0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
+        (YOLO, f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
+        (YOLO, "0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
+        (YOLO, "0 0.5 0.5 200 200", "Expected fractions of the image"),
+        (YOLO, "0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        (DOTA, "1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for .*, got 6 words"),
+        (DOTA, "gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
+        (DOTA, "10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
     ],
 )
-def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
-    write_yolo_dataset(tmp_path, {"a": lines})
+def test_invalid_line_is_rejected(tmp_path: Path, write: Callable[..., Any], lines: str, message: str) -> None:
+    write(tmp_path, {"a": lines})
     check_rejected(tmp_path, message)
 
 
@@ -131,9 +137,9 @@ def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "lines"),
     [
-        (write_yolo_dataset, "0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2"),
-        (write_yolo_dataset, f"0{' 0.5' * 8}\n{ORIENTED}"),
-        (write_dota_dataset, f"5 5 5 5 5 5 5 5 ship 0\n{CORNERS}"),
+        (YOLO, "0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2"),
+        (YOLO, f"0{' 0.5' * 8}\n{ORIENTED}"),
+        (DOTA, f"5 5 5 5 5 5 5 5 ship 0\n{CORNERS}"),
     ],
 )
 def test_objects_without_area_are_left_out(tmp_path: Path, write: Callable[..., Any], lines: str) -> None:
@@ -144,9 +150,8 @@ def test_objects_without_area_are_left_out(tmp_path: Path, write: Callable[..., 
 
 
 def test_dota_labels_are_read(tmp_path: Path) -> None:
-    write_dota_dataset(
-        tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""}
-    )
+    lines = f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n"
+    write_dota_dataset(tmp_path, {"a": lines, "b": ""})
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
     ship, harbor = dataset.items[0].objects
@@ -155,26 +160,13 @@ def test_dota_labels_are_read(tmp_path: Path) -> None:
     assert any("1 difficult" in note for note in dataset.notes)
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for difficult, got 6 words"),
-        ("gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
-        ("10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
-    ],
-)
-def test_invalid_dota_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
-    write_dota_dataset(tmp_path, {"a": lines})
-    check_rejected(tmp_path, message)
-
-
 def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
     write_dota_dataset(tmp_path, {"a": CORNERS})
     (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
     write_image(tmp_path / "images" / "bare.png")
     write_image(tmp_path / "images" / "more" / "a.png")
     check_rejected(
-        tmp_path, r"more/a\.png: there is .*images/a\.png of the same name(?s:.*)orphan\.txt: there is no image"
+        tmp_path, r"more/a\.png: there is .*images/a\.png of the same name(?s:.*)orphan\.txt: there is no im"
     )
     check_rejected(tmp_path, r"bare\.png: there are no labels")
 
@@ -272,10 +264,7 @@ def test_questions_are_read(tmp_path: Path) -> None:
         ([{"image": "a.jpg", "question": "What?", "answers": list[str]()}], "Expected `array` of length >= 1"),
         ([{"image": "b.jpg", "question": "What?", "answer": "x"}], r"b\.jpg: there is no such file"),
         (["[]"], r"questions\.jsonl:1: Expected a JSON object"),
-        (
-            [{"id": 1, "image": "a.jpg", "question": "?", "answer": "x"}] * 2,
-            r":2: id: Expected each id once, got '1'",
-        ),
+        ([{"id": 1, "image": "a.jpg", "question": "?", "answer": "x"}] * 2, r":2: id: Expected each id once, got '1'"),
     ],
 )
 def test_invalid_question_is_rejected(tmp_path: Path, lines: list[Any], message: str) -> None:
