@@ -11,9 +11,9 @@ import grpc
 import httpx
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from app.core.proto import message_class
+from tests.core.runtimes.onnxruntime import graphs
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
@@ -54,9 +54,9 @@ class Model:
 def write_model_with_external_data(folder: Path) -> Path:
     """Write the detector with its weights in a separate file."""
     shutil.copytree(DETECTOR, folder)
-    untyped: Any = onnx
-    model = untyped.load(folder / "model.onnx")
+    model = graphs.read_model(folder / "model.onnx")
     (folder / "model.onnx").unlink()
+    untyped: Any = onnx
     untyped.save(model, folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     return folder
 
@@ -85,9 +85,8 @@ def test_model_whose_files_are_removed_keeps_serving(tmp_path: Path) -> None:
                 reload = client.post(f"/v2/repository/models/{name}/load")
                 assert reload.status_code >= 400
                 assert str(tmp_path) not in reload.text
-                assert client.post(f"/v2/models/m-{name}/infer", json=SCENE).status_code == 200, (
-                    "the old version keeps serving"
-                )
+                # The old version keeps serving.
+                assert client.post(f"/v2/models/m-{name}/infer", json=SCENE).status_code == 200
         assert client.get("/ready").status_code == 200
         assert server.stop() == 0
 
@@ -101,8 +100,7 @@ def test_exception_of_a_model_fails_only_its_request(tmp_path: Path) -> None:
         first = client.post("/infer", content=BODY, headers=_JSON)
         assert first.status_code == 200, first.text
         for number, exception in enumerate(_EXCEPTIONS, 1):
-            body = {"inputs": [image_input(top_k=number)]}
-            failed = client.post("/infer", json=body)
+            failed = client.post("/infer", json={"inputs": [image_input(top_k=number)]})
             assert failed.status_code == 500, exception
             assert exception.partition("(")[0].rpartition(".")[2] in failed.json()["error"], exception
             assert client.post("/infer", content=BODY, headers=_JSON).status_code == 200, exception
@@ -113,32 +111,17 @@ def test_exception_of_a_model_fails_only_its_request(tmp_path: Path) -> None:
 _JSON = {"content-type": "application/json"}
 
 
-def write_memory_hungry_model(folder: Path) -> Path:
-    """Write a model that creates a tensor with `count` floats."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("ConstantOfShape", ["count"], ["filled"]),
-            helper.make_node("ReduceSum", ["filled"], ["sum"]),
-        ],
-        "hungry",
-        [helper.make_tensor_value_info("count", TensorProto.INT64, [1])],
-        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [1])],
-    )
-    folder.mkdir()
-    untyped: Any = onnx
-    untyped.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "model.onnx"
-    )
-    return folder
-
-
 def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) -> None:
+    """Use a graph that creates a tensor with `count` floats."""
+    text = "(int64[1] count) => (float[1] sum) { filled = ConstantOfShape(count) sum = ReduceSum(filled) }"
+    folder = graphs.parse(tmp_path / "hungry" / "model.onnx", text).parent
+
     def infer(client: httpx.Client, count: int) -> httpx.Response:
         tensor = {"name": "count", "shape": [1], "datatype": "INT64", "data": [count]}
         return client.post("/v2/models/hungry/infer", json={"inputs": [tensor]})
 
     with (
-        run_server("--model", str(write_memory_hungry_model(tmp_path / "hungry"))) as server,
+        run_server("--model", str(folder)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         assert infer(client, 5).status_code == 200

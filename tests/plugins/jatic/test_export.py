@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
@@ -108,12 +108,11 @@ def test_every_input_datatype_and_score_form_is_exported(tmp_path: Path, options
 
 def test_channels_last_and_scores_as_maps_are_exported(tmp_path: Path) -> None:
     folder = tmp_path / "served"
-    folder.mkdir()
-    nodes = [
-        helper.make_node("Transpose", ["images"], ["planes"], perm=[0, 3, 1, 2]),
-        helper.make_node("GlobalAveragePool", ["planes"], ["logits"]),
-    ]
-    graphs.write(folder / "model.onnx", nodes, {"logits": ["b", 3, 1, 1]}, shape=("b", 8, 8, 3))
+    text = """(float[b, 8, 8, 3] images) => (float[b, 3, 1, 1] logits) {
+        planes = Transpose<perm = [0, 3, 1, 2]>(images)
+        logits = GlobalAveragePool(planes)
+    }"""
+    graphs.parse(folder / "model.onnx", text)
     exported = export_jatic(folder, tmp_path / "exported")
     assert largest_difference(folder, exported.graph.parent) <= 2e-3
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from onnx import helper
 
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelSettings
@@ -54,16 +53,9 @@ def test_every_fact_comes_from_the_model_and_none_is_guessed(tmp_path: Path, wri
     assert {fact.origin for fact in facts.values()} <= {Origin.MODEL_FILE, Origin.CONVENTION}
     assert facts["metadata"].value == "JATIC_ONNX v1 in model-metadata.json"
     expected = {
-        "input size": "10x20",
-        "resize": "stretch",
-        "interpolation": "bilinear",
-        "antialiasing": "no, as OpenCV",
-        "scale": "1/255",
-        "mean": "0, 0, 0",
-        "std": "1, 1, 1",
-        "channel order": "RGB",
-        "batch": "any number of images",
-    }
+        "input size": "10x20", "resize": "stretch", "interpolation": "bilinear", "antialiasing": "no, as OpenCV",
+        "scale": "1/255", "mean": "0, 0, 0", "std": "1, 1, 1", "channel order": "RGB", "batch": "any number of images",
+    }  # fmt: skip
     assert {topic: facts[topic].value for topic in expected} == expected
     assert facts["labels"].value.startswith("3: Background, person" if write is write_detector else "12: pixel 0")
 
@@ -85,21 +77,19 @@ def test_boxes_are_fractions_of_the_image_and_background_is_left_out(tmp_path: P
 
 
 def test_boxes_that_are_not_finite_are_left_out_and_clipped(tmp_path: Path) -> None:
-    nodes = [
-        # A black image has valid boxes, as the load requires.
-        helper.make_node("ReduceMax", ["image"], ["white"], keepdims=0),
-        helper.make_node("Mul", ["white", "gains"], ["powers"]),
-        helper.make_node("Exp", ["powers"], ["shifts"]),
-        helper.make_node("Add", ["corners", "shifts"], ["boxes"]),
-        helper.make_node("Identity", ["values"], ["scores"]),
-    ]
-    constants = {
-        "corners": np.array([[[-1, -1, -0.5, -0.5], [-1, -1, -0.5, -0.5]]], np.float32),
-        "gains": np.array([[[0, 0, 1, 1], [0, 0, 1, 1000]]], np.float32),
-        "values": np.array([[[0.75, 0.25], [0.75, 0.25]]], np.float32),
-    }
-    sizes = {"boxes": [1, 2, 4], "scores": [1, 2, 2]}
-    graphs.write(tmp_path / "model.onnx", nodes, sizes, constants=constants, shape=(1, 3, 8, 8), name="image")
+    # A black image has valid boxes, as the load requires.
+    text = """
+        (float[1, 3, 8, 8] image) => (float[1, 2, 4] boxes, float[1, 2, 2] scores)
+        <float[1, 2, 4] corners = {-1, -1, -0.5, -0.5, -1, -1, -0.5, -0.5}, float[1, 2, 4] gains =
+         {0, 0, 1, 1, 0, 0, 1, 1000}, float[1, 2, 2] values = {0.75, 0.25, 0.75, 0.25}> {
+            white = ReduceMax<keepdims = 0>(image)
+            powers = Mul(white, gains)
+            shifts = Exp(powers)
+            boxes = Add(corners, shifts)
+            scores = Identity(values)
+        }
+    """
+    graphs.parse(tmp_path / "model.onnx", text)
     write_metadata(tmp_path, metadata(DETECTION, ["a", "b"], input={}))
     (found,) = InProcessModel(tmp_path).predict([WHITE])
     assert isinstance(found, Detections)
@@ -148,14 +138,14 @@ def test_files_of_other_exporters_do_not_change_the_contract(tmp_path: Path) -> 
 
 
 def test_graph_of_any_size_is_tried_with_the_size_in_the_metadata(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Reshape", ["image", "row"], ["flat"]),
-        helper.make_node("Slice", ["flat", "start", "end", "axis"], ["scores"]),
-    ]
-    numbers = {"row": [-1, 3 * 10 * 20], "start": [0], "end": [2], "axis": [1]}
-    constants = {name: np.array(value, np.int64) for name, value in numbers.items()}
-    sizes = {"scores": ["b", 2]}
-    graphs.write(tmp_path / "model.onnx", nodes, sizes, constants=constants, shape=("b", 3, "h", "w"), name="image")
+    text = """
+        (float[b, 3, h, w] image) => (float[b, 2] scores)
+        <int64[2] row = {-1, 600}, int64[1] start = {0}, int64[1] end = {2}, int64[1] axis = {1}> {
+            flat = Reshape(image, row)
+            scores = Slice(flat, start, end, axis)
+        }
+    """
+    graphs.parse(tmp_path / "model.onnx", text)
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b"]))
     (found,) = InProcessModel(tmp_path).predict([WHITE])
     assert isinstance(found, Classification)
@@ -163,15 +153,14 @@ def test_graph_of_any_size_is_tried_with_the_size_in_the_metadata(tmp_path: Path
 
 
 def test_calls_have_at_most_the_images_of_the_metadata(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("ReduceMean", ["image"], ["means"], axes=[2, 3], keepdims=0),
-        # More than one image does not fit.
-        helper.make_node("Reshape", ["means", "row"], ["scores"]),
-    ]
-    row = {"row": np.array([1, 3])}
-    graphs.write(
-        tmp_path / "model.onnx", nodes, {"scores": ["b", 3]}, constants=row, shape=("b", 3, 4, 4), name="image"
-    )
+    # More than one image does not fit.
+    text = """
+        (float[b, 3, 4, 4] image) => (float[b, 3] scores) <int64[2] row = {1, 3}> {
+            means = ReduceMean<axes = [2, 3], keepdims = 0>(image)
+            scores = Reshape(means, row)
+        }
+    """
+    graphs.parse(tmp_path / "model.onnx", text)
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["r", "g", "b"], batchSize=1, input={}))
     assert len(InProcessModel(tmp_path).predict([WHITE, WHITE, WHITE])) == 3
     assert facts_of(tmp_path / "model.onnx")["images in a call"].value == "at most 1"

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 from metadata.model import Fact, Origin
 from tests.core.runtimes.onnxruntime import graphs
@@ -64,24 +63,19 @@ def test_softmax_or_sigmoid_layout_can_be_declared(tmp_path: Path, layout: str, 
 
 def test_pixel_mask_input_is_filled_with_ones(tmp_path: Path) -> None:
     """Use a graph that adds five times the mean of the mask to the logit of class 0."""
-    nodes = [
-        helper.make_node("Cast", ["pixel_mask"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["floats"], ["mean"], axes=[1, 2], keepdims=1),
-        helper.make_node("Mul", ["mean", "first"], ["added"]),
-        helper.make_node("Add", ["added", "known"], ["logits"]),
-        helper.make_node("Mul", ["mean", "boxes"], ["pred_boxes"]),
-    ]
-    file = graphs.write(
-        tmp_path / "model.onnx",
-        nodes,
-        {"logits": ["b", 3, 3], "pred_boxes": ["b", 3, 4]},
-        constants={
-            "first": np.array([[[5, 0, 0]]], np.float32), "known": np.zeros((1, 3, 3), np.float32), "boxes": BOXES,
-        },
-        shape=("b", 3, "h", "w"),
-        name="pixel_values",
-        extra_inputs=[helper.make_tensor_value_info("pixel_mask", TensorProto.INT64, ["b", "h", "w"])],
-    )  # fmt: skip
+    text = """
+        (float[b, 3, h, w] pixel_values, int64[b, h, w] pixel_mask)
+        => (float[b, 3, 3] logits, float[b, 3, 4] pred_boxes)
+        <float[1, 1, 3] first = {5, 0, 0}, float[1, 3, 1] zeros = {0, 0, 0}, float[4] box = {0.5, 0.5, 0.5, 0.5}> {
+            floats = Cast<to = 1>(pixel_mask)
+            mean = ReduceMean<axes = [1, 2], keepdims = 1>(floats)
+            added = Mul(mean, first)
+            logits = Add(added, zeros)
+            boxes = Mul(mean, box)
+            pred_boxes = Add(boxes, zeros)
+        }
+    """
+    file = graphs.parse(tmp_path / "model.onnx", text)
     power = np.exp(5)
     assert detect(file, WIDE, layout="detr").scores == pytest.approx([power / (power + 2)] * 3)
     fact = Fact("further input", "pixel_mask, filled in by the server", Origin.MODEL_FILE)

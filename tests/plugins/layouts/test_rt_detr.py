@@ -1,11 +1,8 @@
 """Test RT-DETR and D-FINE: the graph scales boxes to the image size that it receives."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 from metadata.model import Fact, Origin
 from tests.core.runtimes.onnxruntime import graphs
@@ -19,54 +16,39 @@ from tests.core.runtimes.onnxruntime.answers import (
     uniform_image,
 )  # fmt: skip
 
-FRACTIONS = [[0.25, 0.5, 0.5, 0.75], [0, 0, 0.125, 1.25], [0.5, 0.5, 0.75, 0.75], [0, 0, 1, 1]]
 LABELS = ("cat", "dog")
+GRAPH = """
+(float[BATCH, 3, SIDES] images, SIZE[BATCH, 2] orig_target_sizes)
+=> (int64[BATCH, 4] labels, float[BATCH, 4, 4] boxes, float[BATCH, 4] scores)
+<float[1, 4, 4] fractions = {0.25, 0.5, 0.5, 0.75, 0, 0, 0.125, 1.25, 0.5, 0.5, 0.75, 0.75, 0, 0, 1, 1},
+ float[1, 4] known = {0.9, 0.8, 0.3, 0}, int64[1, 4] numbers = {1, 0, 1, 0}, int64[3] row = {-1, 1, 4},
+ int64[1] axis = {1}, float zero = {0}> {
+    floats = Cast<to = 1>(orig_target_sizes)
+    twice = Concat<axis = 1>(floats, floats)
+    scale = Reshape(twice, row)
+    boxes = Mul(fractions, scale)
+    mean = ReduceMean<axes = [1, 2, 3], keepdims = 0>(images)
+    nothing = Mul(mean, zero)
+    column = Unsqueeze(nothing, axis)
+    scores = Add(column, known)
+    whole = Cast<to = 7>(column)
+    labels = Add(whole, numbers)
+}
+"""
+"""Its boxes are fractions times the (width, height) given for each image."""
 
 
-def write(folder: Path, batch: int | str = "N", sizes: int = TensorProto.INT64, sides: Any = (64, 64)) -> Path:
-    """Write a graph whose boxes are fractions times the (width, height) given for each image."""
-    constants: dict[str, Any] = {
-        "fractions": np.array([FRACTIONS], np.float32),
-        "numbers": np.array([[1, 0, 1, 0]], np.int64),
-        "known": np.array([[0.9, 0.8, 0.3, 0.0]], np.float32),
-        "row": np.array([-1, 1, 4], np.int64),
-        "zero": np.array(0, np.float32),
-        "axis": np.array([1], np.int64),
-    }
-    nodes = [
-        helper.make_node("Cast", ["orig_target_sizes"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Concat", ["floats", "floats"], ["twice"], axis=1),
-        helper.make_node("Reshape", ["twice", "row"], ["scale"]),
-        helper.make_node("Mul", ["fractions", "scale"], ["boxes"]),
-        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[1, 2, 3], keepdims=0),
-        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
-        helper.make_node("Unsqueeze", ["nothing", "axis"], ["column"]),
-        helper.make_node("Add", ["column", "known"], ["scores"]),
-        helper.make_node("Cast", ["column"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Add", ["whole", "numbers"], ["labels"]),
-    ]
-    return graphs.write(
-        folder / "model.onnx",
-        nodes,
-        {"labels": [batch, 4], "boxes": [batch, 4, 4], "scores": [batch, 4]},
-        constants=constants,
-        shape=(batch, 3, *sides),
-        extra_inputs=[helper.make_tensor_value_info("orig_target_sizes", sizes, [batch, 2])],
-        output_types={"labels": TensorProto.INT64},
-    )
+def write(folder: Path, batch: str = "N", size: str = "int64", sides: str = "64, 64") -> Path:
+    text = GRAPH.replace("BATCH", batch).replace("SIZE", size).replace("SIDES", sides)
+    return graphs.parse(folder / "model.onnx", text)
 
 
 @pytest.mark.parametrize(
-    ("batch", "sizes", "sides"),
-    [
-        ("N", TensorProto.INT64, ("h", "w")),
-        (1, TensorProto.INT32, (64, 64)),
-        (2, TensorProto.INT64, (64, 64)),
-        (2, TensorProto.FLOAT, (64, 64)),
-    ],
+    ("batch", "size", "sides"),
+    [("N", "int64", "h, w"), ("1", "int32", "64, 64"), ("2", "int64", "64, 64"), ("2", "float", "64, 64")],
 )
-def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: Any, sizes: int, sides: Any) -> None:
-    model = detector(write(tmp_path, batch, sizes, sides=sides), labels=LABELS)
+def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: str, size: str, sides: str) -> None:
+    model = detector(write(tmp_path, batch, size, sides), labels=LABELS)
     images = (uniform_image(100, 200, 0), uniform_image(80, 40, 0), uniform_image(64, 64, 0))
     wide, high, last = model([detection_input(image) for image in images])
     # The task clips boxes later.

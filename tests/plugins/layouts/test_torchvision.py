@@ -14,67 +14,52 @@ from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
     all_close,
+    assert_found,
+    detect,
     detection_input,
     detector,
+    facts_of,
     inspected,
-    segmentation_input,
-    segmenter,
+    segment,
     uniform_image,
 )
 
 NAMES = ["__background__", "cat", "dog"]
-NHWC: dict[str, Any] = {"shape": (1, 8, 8, 3)}
 
 
-def write_detector(folder: Path, shape: tuple[int | str, ...], **options: Any) -> Path:
-    """Write a graph that returns one box over the left half of its input, and one without extent."""
-    nodes = [
-        helper.make_node("Shape", ["image"], ["sides"]),
-        helper.make_node("Slice", ["sides", "start", "end"], ["height_width"]),
-        helper.make_node("Cast", ["height_width"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Split", ["floats"], ["height", "width"]),
-        helper.make_node("Mul", ["width", "half"], ["half_width"]),
-        helper.make_node("Concat", ["zero", "zero", "half_width", "height"], ["box"], axis=0),
-        helper.make_node("Reshape", ["box", "row"], ["one"]),
-        helper.make_node("Concat", ["one", "empty"], ["boxes"], axis=0),
-        helper.make_node("Identity", ["label_values"], ["labels"]),
-        helper.make_node("Identity", ["score_values"], ["scores"]),
-    ]
-    constants = {
-        "start": np.array([-2]),
-        "end": np.array([2**31]),
-        "half": np.array([0.5], np.float32),
-        "zero": np.zeros(1, np.float32),
-        "row": np.array([1, 4]),
-        "empty": np.ones((1, 4), np.float32),
-        "label_values": np.array([2, 1]),
-        "score_values": np.array([0.9, 0.1], np.float32),
-    }
-    return graphs.write(
-        folder / "model.onnx",
-        nodes,
-        {"boxes": ["n", 4], "labels": ["n"], "scores": ["n"]},
-        constants=constants,
-        shape=shape,
-        name="image",
-        output_types={"labels": TensorProto.INT64},
-        **options,
-    )
+GRAPH = """
+(float[SHAPE] image) => (float[n, 4] boxes, int64[n] labels, float[n] scores)
+<int64[1] start = {-2}, int64[1] end = {2147483648}, int64[2] row = {1, 4}, float[1] half = {0.5}, float[1] zero = {0},
+ float[1, 4] empty = {1, 1, 1, 1}, int64[2] dog_cat = {2, 1}, float[2] high_low = {0.9, 0.1}> {
+    sides = Shape(image)
+    height_width = Slice(sides, start, end)
+    floats = Cast<to = 1>(height_width)
+    height, width = Split(floats)
+    half_width = Mul(width, half)
+    box = Concat<axis = 0>(zero, zero, half_width, height)
+    one = Reshape(box, row)
+    boxes = Concat<axis = 0>(one, empty)
+    labels = Identity(dog_cat)
+    scores = Identity(high_low)
+}
+"""
+"""It returns one box over the left half of its input, and one without extent."""
 
 
-@pytest.mark.parametrize("shape", [(3, "h", "w"), (1, 3, "h", "w"), ("batch", 3, "h", "w")])
-def test_detector_takes_each_image_in_its_own_size(tmp_path: Path, shape: tuple[int | str, ...]) -> None:
-    file = write_detector(tmp_path, shape)
-    found = detector(file, labels=NAMES)(
-        [detection_input(uniform_image(40, 60, 0)), detection_input(uniform_image(30, 20, 0))]
-    )
-    assert [prediction.labels for prediction in found] == [["dog"], ["dog"]]
-    assert all_close(found[0].boxes, [[0, 0, 30, 40]])
-    assert all_close(found[1].boxes, [[0, 0, 10, 30]])
+def write_detector(folder: Path, shape: str) -> Path:
+    return graphs.parse(folder / "model.onnx", GRAPH.replace("SHAPE", shape))
+
+
+@pytest.mark.parametrize("shape", ["3, h, w", "1, 3, h, w", "batch, 3, h, w"])
+def test_detector_takes_each_image_in_its_own_size(tmp_path: Path, shape: str) -> None:
+    images = [detection_input(uniform_image(*size, 0)) for size in ((40, 60), (30, 20))]
+    first, second = detector(write_detector(tmp_path, shape), labels=NAMES)(images)
+    assert_found(first, ("dog", 0.9, [0, 0, 30, 40]))
+    assert_found(second, ("dog", 0.9, [0, 0, 10, 30]))
 
 
 def test_detector_needs_no_settings(tmp_path: Path) -> None:
-    servable = load(graphs.source(write_detector(tmp_path, (3, "h", "w"))))
+    servable = load(graphs.source(write_detector(tmp_path, "3, h, w")))
     facts = {fact.topic: fact for fact in servable.description.facts}
     assert (servable.description.task_type, servable.description.layout) == (TaskType.OBJECT_DETECTION, "torchvision")
     assert facts["size of each image"] == Fact("size of each image", "that of the image", Origin.CONVENTION)
@@ -104,7 +89,7 @@ def test_masks_of_mask_r_cnn_become_contours(tmp_path: Path) -> None:
     masks = np.zeros((2, 1, 40, 60), np.float32)
     masks[0, 0, 5:10, 10:20], masks[0, 0, 20:30, 30:40] = 0.8, 0.4
     file = write_two(tmp_path, {"masks": masks})
-    (found,) = segmenter(file, labels=NAMES)([segmentation_input(uniform_image(40, 60, 0))])
+    found = segment(file, uniform_image(40, 60, 0), labels=NAMES)
     assert found.labels == ["cat"]
     (contour,) = found.contours[0]
     assert (contour.min(axis=0).tolist(), contour.max(axis=0).tolist()) == ([10, 5], [19, 9])
@@ -113,16 +98,15 @@ def test_masks_of_mask_r_cnn_become_contours(tmp_path: Path) -> None:
 def test_mask_r_cnn_returns_boxes_if_the_task_is_declared(tmp_path: Path) -> None:
     file = write_two(tmp_path, {"masks": np.zeros((2, 1, 40, 60), np.float32)})
     options: dict[str, Any] = {"labels": NAMES, "task_type": "OBJECT_DETECTION"}
-    (found,) = detector(file, **options)([detection_input(uniform_image(40, 60, 0))])
-    assert all_close(found.boxes, [[0, 0, 20, 10]])
-    facts = inspected(graphs.source(file, **options)).description.facts
-    assert Fact("further output", "masks, left out", Origin.MODEL_FILE) in facts
+    assert all_close(detect(file, uniform_image(40, 60, 0), **options).boxes, [[0, 0, 20, 10]])
+    fact = Fact("further output", "masks, left out", Origin.MODEL_FILE)
+    assert facts_of(file, **options)["further output"] == fact
 
 
 def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
     points = np.arange(2 * 17 * 3, dtype=np.float32).reshape(2, 17, 3)
     file = write_two(tmp_path, {"keypoints": points, "keypoints_scores": np.zeros((2, 17), np.float32)})
-    (found,) = detector(file, labels=NAMES)([detection_input(uniform_image(40, 60, 0))])
+    found = detect(file, uniform_image(40, 60, 0), labels=NAMES)
     assert found.keypoints is not None
     assert all_close(found.keypoints[0], points[0].tolist())
 
@@ -135,11 +119,8 @@ def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
     out = np.zeros((1, 3, 8, 8), np.float32)
     out[0, 0], out[0, 2, :, :4] = 5, 9
     file = segments(tmp_path, {"out": out, "aux": -out})
-    (found,) = segmenter(file, labels=NAMES)([segmentation_input(uniform_image(8, 8, 0))])
-    assert sorted(found.labels) == ["__background__", "dog"]
-    assert (
-        Fact("further output", "aux, left out", Origin.CONVENTION) in inspected(graphs.source(file)).description.facts
-    )
+    assert sorted(segment(file, uniform_image(8, 8, 0), labels=NAMES).labels) == ["__background__", "dog"]
+    assert facts_of(file)["further output"] == Fact("further output", "aux, left out", Origin.CONVENTION)
 
 
 def test_outputs_can_be_chosen(tmp_path: Path) -> None:
@@ -147,12 +128,10 @@ def test_outputs_can_be_chosen(tmp_path: Path) -> None:
     best[0, 1], coarse[0, 0] = 9, 9
     file = segments(tmp_path, {"coarse": coarse, "best": best})
     options: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": ["a", "b"]}
-    with pytest.raises(
-        ModelError, match=r'declare the outputs to read, such as \{"outputs": \["best"\]\}.* are semantic \[b, nc'
-    ):
+    advice = r'declare the outputs to read, such as \{"outputs": \["best"\]\}.* are semantic \[b, nc'
+    with pytest.raises(ModelError, match=advice):
         inspected(graphs.source(file, **options))
-    (found,) = segmenter(file, outputs=["best"], **options)([segmentation_input(uniform_image(8, 8, 0))])
-    assert found.labels == ["b"]
+    assert segment(file, uniform_image(8, 8, 0), outputs=["best"], **options).labels == ["b"]
     with pytest.raises(ModelError, match="declares the outputs worst; those of the graph are coarse, best"):
         inspected(graphs.source(file, outputs=["worst"], **options))
 
@@ -160,7 +139,6 @@ def test_outputs_can_be_chosen(tmp_path: Path) -> None:
 def test_channels_last_class_scores_are_read(tmp_path: Path) -> None:
     scores = np.zeros((1, 8, 8, 3), np.float32)
     scores[..., 0], scores[:, :, :4, 2] = 5, 9
-    file = segments(tmp_path, {"scores": scores}, **NHWC)
-    model = segmenter(file, task_type="IMAGE_SEGMENTATION", labels=NAMES)
-    (found,) = model([segmentation_input(uniform_image(8, 8, 0))])
+    file = segments(tmp_path, {"scores": scores}, shape=(1, 8, 8, 3))
+    found = segment(file, uniform_image(8, 8, 0), task_type="IMAGE_SEGMENTATION", labels=NAMES)
     assert sorted(found.labels) == ["__background__", "dog"]

@@ -1,5 +1,6 @@
 """Write tiny ONNX files with known answers."""
 
+import importlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,14 @@ def write(
     model: Any = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
     helper.set_model_props(model, dict(properties or {}))
     write_model(model, file)
+    return file
+
+
+def parse(file: Path, text: str) -> Path:
+    """Write a graph that is given in ONNX's text format, as ``(inputs) => (outputs) <constants> { nodes }``."""
+    header = f'<ir_version: 10, opset_import: ["" : {OPSET}]> graph '
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_model(importlib.import_module("onnx.parser").parse_model(header + text), file)
     return file
 
 
