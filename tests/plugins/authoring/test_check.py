@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from onnx import helper
 
 from tests.core.runtimes.onnxruntime import graphs
-from tests.support.command_line import charioteer
+from tests.support.command_line import output_of
 from tests.support.models.model_folders import write_model
 
 DETECTOR = """
@@ -31,19 +29,17 @@ class Model:
 """
 
 
-def checked(folder: Path, *options: str) -> str:
-    completed = charioteer("check", folder, *options)
-    assert completed.returncode == 0, completed.stdout
-    return " ".join(completed.stdout.split())
+def checked(folder: Path, *options: str, status: int = 0) -> str:
+    return " ".join(output_of("check", folder, *options, status=status).split())
 
 
 def classifier(folder: Path, settings: str = "{}", softmax_axis: int = 1) -> Path:
     """Write a classifier of three colours, with the text of its settings."""
-    nodes: list[Any] = [
-        helper.make_node("ReduceMean", ["images"], ["means"], axes=[2, 3], keepdims=0),
-        helper.make_node("Softmax", ["means"], ["probabilities"], axis=softmax_axis),
-    ]
-    graphs.write(folder / "model.onnx", nodes, {"probabilities": [1, 3]}, shape=(1, 3, 8, 8))
+    text = f"""(float[1, 3, 8, 8] images) => (float[1, 3] probabilities) {{
+        means = ReduceMean<axes = [2, 3], keepdims = 0>(images)
+        probabilities = Softmax<axis = {softmax_axis}>(means)
+    }}"""
+    graphs.parse(folder / "model.onnx", text)
     (folder / "model-settings.json").write_text(settings)
     return folder
 
@@ -63,9 +59,7 @@ def test_duplicate_keys_in_settings_are_reported(tmp_path: Path) -> None:
 
 def test_duplicate_keys_of_a_rejected_model_are_reported(tmp_path: Path) -> None:
     settings = '{"task_type": "IMAGE_CLASSIFICATION", "task_type": "OBJECT_DETECTION"}'
-    completed = charioteer("check", classifier(tmp_path, settings))
-    assert completed.returncode == 1
-    assert 'has "task_type" more than once' in " ".join(completed.stdout.split())
+    assert 'has "task_type" more than once' in checked(classifier(tmp_path, settings), status=1)
 
 
 @pytest.mark.parametrize(("x", "y", "is_reported"), [("1", "1", True), ("width", "height", False)])
@@ -84,19 +78,15 @@ def test_scores_that_ignore_the_image_are_reported(tmp_path: Path, axis: int, *,
 
 
 def test_warnings_of_numpy_are_not_printed(tmp_path: Path) -> None:
-    code = (
-        CLASSIFIER.format(axis=1).replace("/ 255", "* 1000").replace("np.exp(means)", "1 + 0 * np.exp(means) / 1e309")
-    )
-    completed = charioteer("check", write_model(tmp_path / "class", code, **COLOURS), "--allow-code")
-    assert "RuntimeWarning" not in completed.stdout + completed.stderr
-    assert "Expected finite numbers" in " ".join(completed.stdout.split())
+    code = CLASSIFIER.format(axis=1).replace("/ 255", "* 1000")
+    code = code.replace("np.exp(means)", "1 + 0 * np.exp(means) / 1e309")
+    text = checked(write_model(tmp_path / "class", code, **COLOURS), "--allow-code", status=1)
+    assert "RuntimeWarning" not in text
+    assert "Expected finite numbers" in text
 
 
 def test_failing_graph_prints_only_the_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    nodes: list[Any] = [helper.make_node("Reshape", ["images", "shape"], ["output0"])]
-    constants = {"shape": np.array([5, 7], np.int64)}
-    graphs.write(tmp_path / "model.onnx", nodes, {"output0": ["b", 7]}, constants=constants, shape=(1, 3, 8, 8))
-    completed = charioteer("check", tmp_path)
-    assert completed.returncode == 1
-    assert "cannot run on a 8x8 image: The model failed: Non-zero status code" in " ".join(completed.stdout.split())
+    text = "(float[1, 3, 8, 8] images) => (float[b, 7] output0) <int64[2] shape = {5, 7}>"
+    graphs.parse(tmp_path / "model.onnx", text + "{ output0 = Reshape(images, shape) }")
+    assert "cannot run on a 8x8 image: The model failed: Non-zero status code" in checked(tmp_path, status=1)
     assert capfd.readouterr().err == ""

@@ -17,7 +17,7 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.authoring.check import check
 from app.plugins.authoring.pack import archive, manifest, members, pack
-from tests.support.command_line import charioteer
+from tests.support.command_line import output_of
 from tests.support.servers.server_process import ROOT
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
@@ -124,14 +124,13 @@ def test_failed_archive_leaves_no_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_command_prints_the_packed_files(tmp_path: Path) -> None:
-    output = tmp_path / "model.tar.gz"
-    completed = charioteer("pack", DETECTOR, "--output", output)
-    assert completed.returncode == 0, completed.stderr
+    file = tmp_path / "model.tar.gz"
+    output = output_of("pack", DETECTOR, "--output", file)
     model_file = (DETECTOR / "model.onnx").read_bytes()
-    assert contents(output) == {"model-settings.json": NAMED_DETECTOR, "model.onnx": model_file}
+    assert contents(file) == {"model-settings.json": NAMED_DETECTOR, "model.onnx": model_file}
     summary = ("OBJECT_DETECTION", "model.onnx", "1859720", "1 file, 1.9 MB", "sha256")
     for text in (*summary, "model-settings.json in the archive names the model detector"):
-        assert text in completed.stdout
+        assert text in output
 
 
 def test_packed_model_keeps_its_name_and_settings_in_any_folder(model: Path, tmp_path: Path) -> None:
@@ -160,18 +159,16 @@ def test_name_in_the_settings_is_packed_as_it_is(model: Path, tmp_path: Path) ->
     ],
 )
 def test_command_rejects_an_invalid_output_path(folder: Path, tmp_path: Path, output: str, message: str) -> None:
-    completed = charioteer("pack", folder, "--output", tmp_path / output)
-    assert completed.returncode == 1
-    assert message in completed.stderr
-    assert "Traceback" not in completed.stderr
+    printed = output_of("pack", folder, "--output", tmp_path / output, status=1)
+    assert message in printed
+    assert "Traceback" not in printed
 
 
 def test_a_model_that_fails_the_check_is_not_packed(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "model.onnx").write_bytes(b"not a model")
-    completed = charioteer("pack", tmp_path / "broken", "--output", tmp_path / "model.tar.gz")
-    assert completed.returncode == 1
-    assert "cannot be served" in completed.stdout
+    output = output_of("pack", tmp_path / "broken", "--output", tmp_path / "model.tar.gz", status=1)
+    assert "cannot be served" in output
     assert not (tmp_path / "model.tar.gz").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from app.core.settings.model import ModelError
 from app.plugins.drawing.image import overlay_heat_map, write_image
 from tests.core.cli.test_commands import IMAGES, MODELS
-from tests.support.command_line import charioteer
+from tests.support.command_line import charioteer, output_of
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT
@@ -53,9 +53,8 @@ def test_image_format_follows_the_file_extension(tmp_path: Path) -> None:
 def test_explain_prints_a_table_or_that_there_are_no_objects(
     arguments: tuple[str | Path, ...], printed: list[str]
 ) -> None:
-    completed = charioteer("explain", IMAGES / arguments[0], *arguments[1:])
-    assert completed.returncode == 0, completed.stderr
-    assert all(text in completed.stdout for text in printed)
+    output = output_of("explain", IMAGES / arguments[0], *arguments[1:])
+    assert all(text in output for text in printed)
 
 
 @pytest.mark.slow
@@ -72,9 +71,8 @@ def test_explanation_peaks_at_the_object_and_is_drawn(
     tmp_path: Path, model: str, image: str, box: tuple[int, int, int, int]
 ) -> None:
     output = tmp_path / "out.png"
-    completed = charioteer("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
-    assert completed.returncode == 0, completed.stderr
-    best = json.loads(completed.stdout)[0]
+    output = output_of("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
+    best = json.loads(output)[0]
     left, top, right, bottom = box
     assert left <= best["peak"]["x"] <= right
     assert top <= best["peak"]["y"] <= bottom
@@ -149,7 +147,6 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
     ],
 )
 def test_explain_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
-    completed = charioteer("explain", *arguments)
-    assert completed.returncode == 1, completed.stderr
-    assert message in completed.stderr
-    assert "Traceback" not in completed.stderr
+    output = output_of("explain", *arguments, status=1)
+    assert message in output
+    assert "Traceback" not in output

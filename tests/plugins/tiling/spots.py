@@ -50,16 +50,12 @@ def _scores(masks: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
 
 def detect(inputs: Sequence[Any]) -> Sequence[Detections]:
     """Return the box of each spot, and its corners as two keypoints."""
-    found = [_masks(item.image.pixels) for item in inputs]
-    return [
-        Detections(
-            labels=["spot"] * len(masks),
-            scores=_scores(masks),
-            boxes=(boxes := _boxes(masks)),
-            keypoints=boxes.reshape(-1, 2, 2),
-        )
-        for masks in found
-    ]
+    found: list[Detections] = []
+    for masks in (_masks(item.image.pixels) for item in inputs):
+        boxes = _boxes(masks)
+        fields = {"boxes": boxes, "keypoints": boxes.reshape(-1, 2, 2)}
+        found.append(Detections(labels=["spot"] * len(masks), scores=_scores(masks), **fields))
+    return found
 
 
 def detect_oriented(inputs: Sequence[Any]) -> Sequence[OrientedDetections]:
@@ -69,16 +65,9 @@ def detect_oriented(inputs: Sequence[Any]) -> Sequence[OrientedDetections]:
         masks = _masks(item.image.pixels)
         rectangles = [cv2.minAreaRect(cv2.findNonZero(mask)) for mask in masks]
         rows = [(cx, cy, w, h, np.radians(degrees)) for (cx, cy), (w, h), degrees in rectangles]
-        boxes = np.array(rows, np.float32).reshape(-1, 5)
-        found.append(
-            OrientedDetections(
-                labels=["spot"] * len(masks),
-                scores=_scores(masks),
-                boxes=boxes,
-                width=item.image.width,
-                height=item.image.height,
-            )
-        )
+        fields = {"boxes": np.array(rows, np.float32).reshape(-1, 5), "width": item.image.width}
+        fields |= {"labels": ["spot"] * len(masks), "scores": _scores(masks), "height": item.image.height}
+        found.append(OrientedDetections(**fields))
     return found
 
 

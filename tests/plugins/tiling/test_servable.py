@@ -12,20 +12,18 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
-from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.tiling.merging import MAX_MERGED
 from app.plugins.tiling.pixel_merging import PixelMerger
 from tasks.image_segmentation import Segments
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
-from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import Detections
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tasks.vision.image import Image
 from tasks.vision.tiles import ScoredTile, tiles_of
 from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, tiled
+from tests.support.data.requests import file_input, request
 from tests.support.rejection import rejects
 
 SPOTS = [(20, 30, 45, 60), (190, 100, 215, 130), (330, 160, 350, 215), (600, 440, 690, 490), (120, 250, 420, 380)]
@@ -66,10 +64,9 @@ def test_every_object_is_found_once_in_pixels_of_the_image(full: bool) -> None:
     for limits in ({"top_k": 1}, {"score_threshold": 0.85}):
         assert boxes(answer(tiled("box"), scene(), tile=SIDE, **limits)) == [SPOTS[4]]
     # Suppression alone keeps the parts of the large spot.
-    parts = [
-        answer(tiled("box", merge=merge, full=False), scene(), tile=SIDE, overlap=0.5) for merge in ("nms", "none")
-    ]
-    assert len(SPOTS) < len(boxes(parts[0])) < len(boxes(parts[1]))
+    merging = (tiled("box", merge=merge, full=False) for merge in ("nms", "none"))
+    nms, none = (boxes(answer(servable, scene(), tile=SIDE, overlap=0.5)) for servable in merging)
+    assert len(SPOTS) < len(nms) < len(none)
     # Keypoints are the corners. Those of a joined object are of its best part.
     whole = prediction(result)
     for box, points in zip(whole.boxes, whole.keypoints.reshape(-1, 4), strict=True):
@@ -155,9 +152,8 @@ def test_scores_of_pixels_are_averaged_where_tiles_overlap() -> None:
 
         assert all(isinstance(item.image, ScoredTile) for item in inputs)
         scores = np.ones(2, np.float32)
-        return [
-            Segments(labels=["a", "b"], scores=scores, contours=[(), ()], pixel_scores=planes(item)) for item in inputs
-        ]
+        fields: dict[str, Any] = {"labels": ["a", "b"], "scores": scores, "contours": [(), ()]}
+        return [Segments(**fields, pixel_scores=planes(item)) for item in inputs]
 
     image = canvas(300, SIDE)
     image[:, 200:] = 255
@@ -204,7 +200,7 @@ def test_too_many_tiles_are_rejected_with_the_smallest_tile_that_fits() -> None:
     assert refused.value.path == "inputs[1].parameters.tile"
     fitting = int(refused.value.message.rpartition(" ")[2])
     assert len(answer(tiled("box", max_tiles=20), scene(), scene(), tile=fitting + 100).outputs) == 2
-    with rejects(path="inputs[0]"):
+    with rejects(path="inputs[0]", kind=ErrorKind.TOO_LARGE):
         answer(tiled("box", max_tiles=3, size=SIDE), scene())
 
 
@@ -277,14 +273,10 @@ def test_images_are_decoded_at_full_size_for_tiles_only() -> None:
 
     servable = tiled("box", model)
     servable.downscale = quarter
-    jpeg = BinaryElement(cv2.imencode(".jpg", scene())[1].tobytes())
-
-    def ask(parameters: dict[str, object]) -> InferenceRequest:
-        inputs = (BytesTensor(name="i", shape=(1,), elements=[jpeg], parameters=parameters),)
-        return InferenceRequest(id="1", model_name="m", inputs=inputs)
-
-    servable.predict(ask({}), Limits())
-    servable.predict(ask({"tile": SIDE}), Limits())
-    (streamed,) = servable.predict_each(ask({"tile": SIDE}), Limits())
+    jpeg = cv2.imencode(".jpg", scene())[1].tobytes()
+    whole, cut = request(file_input(jpeg)), request(file_input(jpeg, tile=SIDE))
+    servable.predict(whole, Limits())
+    servable.predict(cut, Limits())
+    (streamed,) = servable.predict_each(cut, Limits())
     assert len(boxes(streamed)) == len(SPOTS)
     assert sizes == [(125, 175), *([(SIDE, SIDE)] * 15 + [(500, 700)]) * 2]
