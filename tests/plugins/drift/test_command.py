@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,12 @@ def test_check_reports_no_drift_for_the_same_distribution(baseline: Path, tmp_pa
 def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path) -> None:
     """Give images of all places to each camera, so that only their names tell production from the baseline."""
     images = [photo.pixels for photo in photos()]
-    good, now = (
-        write_images(
-            tmp_path / camera,
-            [WORLD.CameraImage(pixels, ("north", "east", camera)[index % 3]) for index, pixels in enumerate(shown)],
-        )
-        for camera, shown in (("west", images[:39]), ("lobby", images[39:]))
-    )
+
+    def photos_of(camera: str, shown: Any) -> Path:
+        cameras = cycle(("north", "east", camera))
+        return write_images(tmp_path / camera, map(WORLD.CameraImage, shown, cameras))
+
+    good, now = photos_of("west", images[:39]), photos_of("lobby", images[39:])
     baseline, report, page = (tmp_path / name for name in ("b.npz", "report.json", "page.html"))
     run("baseline", good, "--out", baseline, "--no-embeddings")
     output = run("check", baseline, now, "--json", report, "--html", page, "--fail-on-drift", status=1)

@@ -1,11 +1,13 @@
 """Comparison of samples, and samples that are rejected."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 
 from app.plugins.drift.comparison import compare
-from app.plugins.drift.sample import OTHER_LABELS, DriftError, Sample, build_sample
+from app.plugins.drift.sample import OTHER_LABELS, DriftError, build_sample
 from tests.support.data.drift_samples import observations, sample
 
 
@@ -14,9 +16,8 @@ def test_shifted_sample_drifts_and_equal_sample_does_not() -> None:
     assert not compare(baseline, sample(100, 1, with_predictions=True)).drifted
     comparison = compare(baseline, sample(100, 1, shift=1, with_predictions=True))
     assert comparison.drifted
-    assert {test.name for test in comparison.tests if test.drifted} >= {
-        "Kolmogorov-Smirnov", "MMD of embeddings", "similarity tail",
-    }  # fmt: skip
+    drifted = {test.name for test in comparison.tests if test.drifted}
+    assert drifted >= {"Kolmogorov-Smirnov", "MMD of embeddings", "similarity tail"}
     assert comparison.production_similarity < comparison.baseline_similarity
 
 
@@ -61,25 +62,17 @@ def test_features_of_only_one_sample_are_skipped_with_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("production", "message"),
+    ("changes", "message"),
     [
-        (
-            sample(40, with_predictions=True, task="IMAGE_CLASSIFICATION"),
-            "The baseline is of OBJECT_DETECTION, production of IMAGE_CLASSIFICATION: compare one task",
-        ),
-        (
-            msgspec.structs.replace(sample(40), embeddings=np.zeros((40, 7), np.float32)),
-            "The baseline has embeddings of 24 numbers, production of 7: use one embedder",
-        ),
-        (
-            msgspec.structs.replace(sample(40), features=["other"], numbers=np.zeros((40, 1))),
-            "The baseline and production have no number in common",
-        ),
+        ({"task_type": "IMAGE_CLASSIFICATION"}, "is of OBJECT_DETECTION, production of IMAGE_CLASSIFICATION: compare"),
+        ({"embeddings": np.zeros((40, 7), np.float32)}, "has embeddings of 24 numbers, production of 7: use one"),
+        ({"features": ["other"], "numbers": np.zeros((40, 1))}, "baseline and production have no number in common"),
     ],
 )
-def test_incompatible_samples_are_rejected(production: Sample, message: str) -> None:
+def test_incompatible_samples_are_rejected(changes: dict[str, Any], message: str) -> None:
+    known = sample(40, with_predictions=True)
     with pytest.raises(DriftError, match=message):
-        compare(sample(40, with_predictions=True), production)
+        compare(known, msgspec.structs.replace(known, **changes))
 
 
 def test_labels_are_not_compared_with_a_sample_without_answers() -> None:
@@ -107,12 +100,13 @@ def test_sample_without_pixels_needs_answers_and_is_skipped_beside_pixels() -> N
 
 def test_invalid_embeddings_are_rejected() -> None:
     invalid = observations(40)
-    invalid[3] = msgspec.structs.replace(invalid[3], embedding=np.full(24, np.nan, np.float32))
-    with pytest.raises(DriftError, match="The embedding of '3' in x are not finite"):
-        build_sample(invalid, sample_name="x")
-    invalid[3] = msgspec.structs.replace(invalid[3], embedding=np.zeros(5, np.float32))
-    with pytest.raises(DriftError, match="Expected embeddings of one length in x, got 5, 24"):
-        build_sample(invalid, sample_name="x")
+    for embedding, message in (
+        (np.full(24, np.nan, np.float32), "The embedding of '3' in x are not finite"),
+        (np.zeros(5, np.float32), "Expected embeddings of one length in x, got 5, 24"),
+    ):
+        invalid[3] = msgspec.structs.replace(invalid[3], embedding=embedding)
+        with pytest.raises(DriftError, match=message):
+            build_sample(invalid, sample_name="x")
 
 
 def test_too_few_images_are_rejected() -> None:

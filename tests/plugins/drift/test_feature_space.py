@@ -73,9 +73,8 @@ def test_few_images_or_no_embeddings_are_one_cluster() -> None:
 def test_features_are_standardized_within_each_cluster() -> None:
     rng = np.random.default_rng(0)
     assigned = rng.integers(0, 3, 300)
-    standardized = standardize_within_clusters(
-        rng.normal(size=(300, 2)) * (1 + assigned[:, None]) + 10 * assigned[:, None], assigned
-    )
+    values = rng.normal(size=(300, 2)) * (1 + assigned[:, None]) + 10 * assigned[:, None]
+    standardized = standardize_within_clusters(values, assigned)
     for cluster in range(3):
         np.testing.assert_allclose(standardized[assigned == cluster].mean(axis=0), 0, atol=1e-9)
         np.testing.assert_allclose(standardized[assigned == cluster].std(axis=0), 1)

@@ -7,14 +7,8 @@ import cv2
 import numpy as np
 import pytest
 
-from app.plugins.drift.measurement import (
-    BUNDLED,
-    DriftInput,
-    Embedder,
-    image_features,
-    measure_images,
-    prediction_features,
-)
+from app.plugins.drift import measurement
+from app.plugins.drift.measurement import BUNDLED, DriftInput, Embedder, image_features, measure_images
 from app.plugins.drift.sample import IMAGE_FEATURES, DriftError
 from app.plugins.drift.service import load_embedder
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -56,8 +50,8 @@ def test_every_image_shape_has_finite_features_and_embedding() -> None:
 
 
 def test_features_without_findings_are_zero() -> None:
-    assert prediction_features([]).tolist() == [0, 0, 0]
-    assert prediction_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
+    assert measurement.prediction_features([]).tolist() == [0, 0, 0]
+    assert measurement.prediction_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
 
 
 def test_only_best_class_of_classification_is_counted() -> None:

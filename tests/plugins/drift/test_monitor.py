@@ -13,6 +13,10 @@ def new_monitor(size: int, **options: Any) -> Monitor:
     return Monitor("m", Baseline(sample=sample(100, with_embeddings=False)), None, size, **options)
 
 
+def seen(count: int, seed: int, **options: Any) -> list[Observation]:
+    return observations(count, seed, with_embeddings=False, **options)
+
+
 class Clock:
     """Return the time that it is set to."""
 
@@ -25,9 +29,9 @@ class Clock:
 def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     clock = Clock()
     monitor = new_monitor(60, clock=clock)
-    assert monitor.add(observations(59, 1, with_embeddings=False), "") is None
+    assert monitor.add(seen(59, 1), "") is None
     clock.now = 1060.0
-    tested = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
+    tested = monitor.add(seen(1, 2, prefix="last"), "")
     assert tested is not None
     window, changed = tested
     assert (window.model, window.started, window.ended, window.images) == ("m", 1000, 1060, 60)
@@ -35,7 +39,7 @@ def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     assert not changed
     verdicts: list[tuple[bool, bool]] = []
     for shift in (2.0, 2.0, 0.0, 0.0):
-        tested = monitor.add(observations(60, 1, shift=shift, with_embeddings=False), "")
+        tested = monitor.add(seen(60, 1, shift=shift), "")
         assert tested is not None
         verdicts.append((tested[0].drifted, tested[1]))
     assert verdicts == [(True, True), (True, False), (False, True), (False, False)]
@@ -44,27 +48,26 @@ def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
 def test_time_limit_ends_a_window_with_enough_images() -> None:
     clock, steady = Clock(), Clock()
     monitor = new_monitor(1000, seconds=60, clock=clock, monotonic=steady)
-    assert monitor.add(observations(10, 1, with_embeddings=False), "") is None
+    assert monitor.add(seen(10, 1), "") is None
     clock.now -= 1_000_000
     steady.now += 61
-    assert monitor.add(observations(19, 2, with_embeddings=False, prefix="b"), "") is None
-    tested = monitor.add(observations(1, 3, with_embeddings=False, prefix="c"), "")
+    assert monitor.add(seen(19, 2, prefix="b"), "") is None
+    tested = monitor.add(seen(1, 3, prefix="c"), "")
     assert tested is not None
     assert tested[0].images == 30
 
 
 def test_similarity_is_none_without_measurements() -> None:
     model = new_monitor(40)
-    near, far = observations(1, 5, with_embeddings=False), observations(1, 5, shift=10, with_embeddings=False)
-    near_similarity, far_similarity, unmeasured = model.similarities([*near, *far, Observation(id="x")])
-    assert near_similarity is not None
-    assert far_similarity is not None
-    assert 0 <= far_similarity < 0.05 < near_similarity < 1
+    near, far = seen(1, 5), seen(1, 5, shift=10)
+    *similarities, unmeasured = model.similarities([*near, *far, Observation(id="x")])
+    close, distant = (-1.0 if similarity is None else similarity for similarity in similarities)
+    assert 0 <= distant < 0.05 < close < 1
     assert unmeasured is None
 
 
 def test_baseline_without_model_ignores_answers() -> None:
     monitor = new_monitor(40)
-    tested = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=True), "OBJECT_DETECTION")
+    tested = monitor.add(seen(40, 1, with_predictions=True), "OBJECT_DETECTION")
     assert tested is not None
     assert [test.name for test in tested[0].tests].count("chi-square") == 0
