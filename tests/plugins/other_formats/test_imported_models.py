@@ -12,6 +12,8 @@ from app.core.assembly.models import describe, load
 from app.core.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.authoring.check import check
+from tests.core.runtimes.onnxruntime import graphs
+from tests.core.runtimes.onnxruntime.answers import inspected
 
 CLASSIFIER = DEMO_MODELS / "classifier" / "model.onnx"
 CONFIG = """\
@@ -108,6 +110,15 @@ def test_model_settings_override_those_of_triton(tmp_path: Path) -> None:
     assert set(source.imported.settings) == {"versions", "runtime", "onnxruntime"}
 
 
+def test_label_filename_of_triton_is_followed(tmp_path: Path) -> None:
+    config = 'name: "m"\noutput [ { name: "output0" data_type: TYPE_FP32 dims: [3] label_filename: "words.txt" } ]\n'
+    (tmp_path / "config.pbtxt").write_text(config)
+    (tmp_path / "words.txt").write_text("red\ngreen light\nblue\n")
+    (tmp_path / "labels.txt").write_text("a\nb\nc\n")
+    found = inspected(graphs.source(graphs.channel_means(tmp_path / "model.onnx", softmax=True))).description
+    assert found.labels == ("red", "green light", "blue")
+
+
 @pytest.mark.parametrize(
     ("policy", "served"),
     [
@@ -170,10 +181,7 @@ def test_reshape_and_free_dimensions_of_triton_fit_the_graph(tmp_path: Path) -> 
         ('platform: "ensemble"', "call them one after another"),
         ('backend: "vllm"', "'vllm' of Triton is not here; export the model to ONNX"),
         ("max_batch_size: }", r"is not a model configuration of Triton: 1:17"),
-        (
-            "instance_group { kind: 1234567890123456789012 }",
-            "configuration of Triton: Value out of range",
-        ),
+        ("instance_group { kind: 1234567890123456789012 }", "configuration of Triton: Value out of range"),
     ],
 )
 def test_triton_model_of_other_backend_is_listed_with_what_to_do(tmp_path: Path, config: str, reason: str) -> None:

@@ -25,6 +25,7 @@ from app.plugins.tuning.candidates import (
     write_settings,
 )
 
+FULL = Candidate(8, 2.5, 2, "openvino", "bf16", reduced_decode=True)
 RUNTIMES, PRECISIONS, DECODES = ("onnxruntime", "openvino"), ("fp32", "bf16", "int8"), ("full", "reduced")
 
 
@@ -65,7 +66,7 @@ def test_written_settings_are_those_that_were_measured_and_keep_the_others(tmp_p
     existing = {"labels": ["a", "b"], "onnxruntime": {"instances": 2}, "preprocessing": {"scale": 1.0}}
     (tmp_path / SETTINGS_FILE).write_text(json.dumps(existing))
     source = source_in(tmp_path)
-    candidate = Candidate(8, 2.5, 2, "openvino", "bf16", reduced_decode=True)
+    candidate = FULL
     write_settings(source, candidate, 4)
     settings = read_settings(tmp_path)
     assert (settings.runtime, settings.precision) == ("openvino", "bf16")
@@ -90,7 +91,7 @@ def test_threads_of_onnxruntime_are_written_and_the_default_candidate_removes_se
     batching = {"max_size": 8, "max_delay_ms": 2.5}
     file = write_settings(source_in(tmp_path), Candidate(8, 2.5, 2), 2)
     assert json.loads(file.read_text()) == {"batching": batching, "onnxruntime": {"threads": 2}}
-    write_settings(source_in(tmp_path), Candidate(8, 2.5, 2, "openvino", "bf16", reduced_decode=True), 2)
+    write_settings(source_in(tmp_path), FULL, 2)
     write_settings(source_in(tmp_path), Candidate(runtime="onnxruntime"), 2)
     assert json.loads(file.read_text()) == {"runtime": "onnxruntime"}
 

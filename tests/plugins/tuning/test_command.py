@@ -28,12 +28,11 @@ MODELS, IMAGES = ROOT / "fixtures" / "models", ROOT / "fixtures" / "images"
 FAST: dict[str, Any] = {"runtimes": ("onnxruntime",), "batches": (1,), "threads": (1,), "seconds": 0.03}
 
 
-def run(
-    path: Path, *, data: Path | None = None, labels: Path | None = None, write: bool = False, **options: Any
-) -> str:
+def run(path: Path, *, write: bool = False, **options: Any) -> str:
     """Run the command with options beside the fast ones, and return its output."""
+    images = {name: options.pop(name, None) for name in ("data", "labels")}
     with redirect_stdout(io.StringIO()) as output:
-        tune(path, data=data, labels=labels, options=TuningOptions(**FAST | options), write=write)
+        tune(path, **images, options=TuningOptions(**FAST | options), write=write)
     return output.getvalue()
 
 
