@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,7 @@ GRPC_REQUEST = message_class("inference.ModelInferRequest")(
 
 
 class Gated:
-    """Create the folder of a model that blocks.
-
-    Args:
-        folder: created if it does not exist.
-    """
+    """A model in a new folder whose calls block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,13 +73,6 @@ class Gated:
 
 
 @contextmanager
-def gated_model(folder: Path) -> Generator[Gated]:
-    """Yield a model that blocks, and close its pipes at the end."""
-    with closing(Gated(folder)) as gated:
-        yield gated
-
-
-@contextmanager
 def open_request(
     address: str, path: str = "/infer", body: str = BODY, **headers: str
 ) -> Generator[http.client.HTTPConnection]:
@@ -98,6 +87,13 @@ def unary_method(channel: grpc.Channel, name: str) -> Any:
     """Return a callable for a unary method with serialized messages."""
     untyped: Any = channel
     return untyped.unary_unary(name)
+
+
+def outcomes(log: Iterable[str], request_id: str | None = None) -> list[str]:
+    """Return the outcome of each inference in the log, or of one request."""
+    lines = [json.loads(line) for line in log if line.startswith("{")]
+    inferences = [line for line in lines if line["event"] == "inference"]
+    return [line["outcome"] for line in inferences if request_id in (None, line.get("request_id"))]
 
 
 def read_response(connection: http.client.HTTPConnection) -> tuple[int, Any]:

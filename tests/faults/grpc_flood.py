@@ -20,11 +20,7 @@ _POST_AND_HTTP = b"\x83\x86"
 
 
 def flood(port: int, seconds: float, method: str = GRPC_METHOD, message_start: bytes = b"") -> int:
-    """Open connections for some seconds, start calls on each, and close it without waiting for an answer.
-
-    Returns:
-        The number of calls.
-    """
+    """Open connections for some seconds, start calls on each, close it without waiting, and return how many calls."""
     data = _calls(method.encode(), message_start)
     began, count = time.monotonic(), 0
     while count < seconds * CONNECTIONS_PER_SECOND and time.monotonic() < began + 2 * seconds:
@@ -36,12 +32,7 @@ def flood(port: int, seconds: float, method: str = GRPC_METHOD, message_start: b
 
 
 def _calls(method: bytes, message_start: bytes) -> bytes:
-    fields = {
-        b":path": method,
-        b":authority": b"127.0.0.1",
-        b"content-type": b"application/grpc",
-        b"te": b"trailers",
-    }
+    fields = {b":path": method, b":authority": b"127.0.0.1", b"content-type": b"application/grpc", b"te": b"trailers"}
     headers = _POST_AND_HTTP + b"".join(_literal(name, value) for name, value in fields.items())
     data = _PREFACE + _frame(_SETTINGS, 0, 0, b"")
     for stream in range(1, 2 * STREAMS, 2):

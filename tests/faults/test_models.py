@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from app.core.proto import message_class
 from tests.core.runtimes.onnxruntime import graphs
-from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
+from tests.faults.gated import BODY, GRPC_METHOD, Gated, open_request, unary_method
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
@@ -133,12 +132,6 @@ def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) 
         assert infer(client, 5).status_code == 200
         assert client.get("/ready").status_code == 200
         assert server.stop() == 0
-
-
-@pytest.fixture
-def gated(tmp_path: Path) -> Generator[Gated]:
-    with gated_model(tmp_path / "gated") as folder:
-        yield folder
 
 
 def test_cancelled_grpc_calls_leave_no_errors(gated: Gated) -> None:

@@ -1,11 +1,10 @@
 """Stop the server: with one signal, with two, with SIGKILL, and with requests that do not finish."""
 
-import json
 import signal
 import socket
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ from tests.faults.gated import (
     GRPC_REQUEST,
     TFS_BODY,
     Gated,
-    gated_model,
     open_request,
+    outcomes,
     read_response,
     unary_method,
-)  # fmt: skip
+)
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ServerProcess, run_server
@@ -32,41 +31,22 @@ from tests.support.servers.server_process import ServerProcess, run_server
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def gated(tmp_path: Path) -> Generator[Gated]:
-    with gated_model(tmp_path / "gated") as folder:
-        yield folder
-
-
-def tfs_address(server: ServerProcess) -> str:
-    return server.tensorflow_serving_address
-
-
 def readiness(server: ServerProcess, client: httpx.Client, channel: grpc.Channel) -> dict[str, bool]:
     """Return what each readiness endpoint reports for the server or its one model."""
-    address, tfs = server.address, tfs_address(server)
+    address = server.address
     paths = ("/ready", "/v2/health/ready", "/v2/models/gated/ready", "/v1/models/gated", "/grps/v1/health/ready")
     ready = {path: client.get(f"{address}{path}").status_code == 200 for path in paths}
-    status: Any = client.get(f"{tfs}/v1/models/gated").json()
+    status: Any = client.get(f"{server.tensorflow_serving_address}/v1/models/gated").json()
     ready["tensorflow-serving"] = status.get("model_version_status", [{}])[0].get("state") == "AVAILABLE"
     check = unary_method(channel, "/grpc.health.v1.Health/Check")
     health = HealthCheckResponse.FromString(check(HealthCheckRequest().SerializeToString(), timeout=60))
     ready["grpc.health"] = health.status == HealthCheckResponse.SERVING
-    for name, request in (("ServerReady", b""), ("ModelReady", _model_ready())):
+    model_ready = message_class("inference.ModelReadyRequest")(name="gated").SerializeToString()
+    for name, request in (("ServerReady", b""), ("ModelReady", model_ready)):
         call = unary_method(channel, f"/inference.GRPCInferenceService/{name}")
         response: Any = message_class(f"inference.{name}Response").FromString(call(request, timeout=60))
         ready[name] = response.ready
     return ready
-
-
-def _model_ready() -> bytes:
-    return message_class("inference.ModelReadyRequest")(name="gated").SerializeToString()
-
-
-def outcomes(server: ServerProcess) -> Sequence[str]:
-    """Return the outcome of each request in the log."""
-    lines = [json.loads(line) for line in server.log if line.startswith("{")]
-    return [line["outcome"] for line in lines if line["event"] == "inference"]
 
 
 def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None:
@@ -78,7 +58,7 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
             httpx.Client(timeout=60, headers={"Connection": "close"}) as client,
             grpc.insecure_channel(server.grpc_address) as channel,
             open_request(address) as chariot,
-            open_request(tfs_address(server), "/v1/models/gated:predict", TFS_BODY) as tfs,
+            open_request(server.tensorflow_serving_address, "/v1/models/gated:predict", TFS_BODY) as tfs,
             open_request(address, "/v1/models/gated:predict", TFS_BODY) as v1,
         ):
             call = unary_method(channel, GRPC_METHOD).future(GRPC_REQUEST, timeout=60)
@@ -95,7 +75,7 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
                 assert [read_response(connection)[0] for connection in (chariot, tfs, v1, late)] == [200] * 4
             assert call.result(timeout=120)
         assert server.wait() == 0
-        assert outcomes(server) == ["ok"] * 5
+        assert outcomes(server.log) == ["ok"] * 5
         assert any('"stopping"' in line for line in server.log)
 
 
@@ -118,7 +98,7 @@ def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None
             assert call.code() == grpc.StatusCode.UNAVAILABLE
         assert server.wait() == 0
         assert time.monotonic() - began < 2 * seconds, "HTTP and gRPC share one drain timeout"
-        assert outcomes(server) == ["model_not_ready"] * 2, "every request is logged"
+        assert outcomes(server.log) == ["model_not_ready"] * 2, "every request is logged"
 
 
 @pytest.fixture

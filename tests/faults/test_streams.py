@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.faults.gated import outcomes
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ServerProcess, run_server
@@ -71,11 +72,6 @@ def next_event(response: http.client.HTTPResponse) -> Any:
     return None
 
 
-def outcomes(server: ServerProcess, name: str) -> list[str]:
-    lines = [json.loads(line) for line in server.log if line.startswith("{")]
-    return [line["outcome"] for line in lines if line.get("request_id") == name and line["event"] == "inference"]
-
-
 def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int) -> None:
     with open_stream(server, "go on", "drained") as response:
         server.process.terminate()
@@ -84,20 +80,20 @@ def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int
         assert next_event(response)["text_output"] == "two"
         assert next_event(response) is None
     assert server.wait() == 0
-    assert outcomes(server, "drained") == ["ok"]
+    assert outcomes(server.log, "drained") == ["ok"]
 
 
 def test_disconnect_and_model_failure_do_not_affect_later_streams(server: ServerProcess, gate: int) -> None:
     with open_stream(server, "go on", "left"):
         pass
     os.write(gate, b"g")
-    wait_until(lambda: bool(outcomes(server, "left")))
+    wait_until(lambda: bool(outcomes(server.log, "left")))
     with open_stream(server, "stop", "failed") as response:
         os.write(gate, b"g")
         error_event = next_event(response)
         assert "SystemExit" in error_event["error"]
         assert next_event(response) is None
-    wait_until(lambda: outcomes(server, "failed") == ["model_failed"])
+    wait_until(lambda: outcomes(server.log, "failed") == ["model_failed"])
     with open_stream(server, "go on", "after") as response:
         os.write(gate, b"g")
         assert next_event(response)["text_output"] == "two"

@@ -16,7 +16,8 @@ from typing import IO, Any
 import httpx
 import pytest
 
-from tests.faults.gated import BODY
+from tests.benchmarks.serving.processes import cpu_of_family
+from tests.faults.gated import BODY, outcomes
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
@@ -56,6 +57,12 @@ def client_of(server: subprocess.Popen[bytes]) -> Generator[httpx.Client]:
         yield client
 
 
+def stopped(server: subprocess.Popen[bytes]) -> int:
+    """Stop a server, and return its exit status."""
+    server.terminate()
+    return server.wait(120)
+
+
 def read_address(log: IO[bytes]) -> str:
     for line in log:
         if match := _ADDRESS.search(line):
@@ -74,8 +81,7 @@ def test_server_answers_after_log_reader_closes_pipe() -> None:
         server.stderr.close()
         with httpx.Client(base_url=address, timeout=60) as client:
             assert [infer(client), infer(client, "{"), infer(client)] == [200, 400, 200]
-        server.terminate()
-        assert server.wait(120) == 0
+        assert stopped(server) == 0
 
 
 def test_server_starts_with_log_pipe_already_closed() -> None:
@@ -85,8 +91,7 @@ def test_server_starts_with_log_pipe_already_closed() -> None:
         os.close(writing)
         with client_of(server) as client:
             assert infer(client) == 200
-        server.terminate()
-        assert server.wait(120) == 0
+        assert stopped(server) == 0
 
 
 def _ready(client: httpx.Client) -> bool:
@@ -109,8 +114,7 @@ def test_server_answers_while_log_pipe_is_full() -> None:
             # libjpeg writes a warning to stderr for each of these.
             assert [infer(client, json.dumps(_damaged_jpeg_request())) for _ in range(20)] == [400] * 20
             assert infer(client) == 200
-        server.terminate()
-        assert server.wait(120) == 0
+        assert stopped(server) == 0
         server.stderr.close()
 
 
@@ -127,8 +131,7 @@ def test_server_runs_with_closed_standard_streams(closed: str) -> None:
             assert [infer(client), infer(client, "{"), infer(client)] == [200, 400, 200]
             files = Path(f"/proc/{server.pid}/fd")
             assert not any("socket" in str((files / str(number)).readlink()) for number in range(3))
-        server.terminate()
-        assert server.wait(120) == 0
+        assert stopped(server) == 0
 
 
 def test_server_runs_without_home_and_temporary_folder(tmp_path: Path) -> None:
@@ -162,10 +165,7 @@ def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         wait_until(lambda: client.get("/ready").status_code == 200)
         assert infer(client) == 200
-        lines = [json.loads(line) for line in server.log if '"inference"' in line]
-        assert {line["outcome"] for line in lines} == {"ok", "model_not_ready"}, (
-            "the log has the outcome that clients received"
-        )
+        assert {*outcomes(server.log)} == {"ok", "model_not_ready"}, "the log has the outcome that clients received"
         assert server.stop() == 0
     with sqlite3.connect(store) as connection:
         recorded = connection.execute("SELECT count(*) FROM inferences").fetchone()[0]
@@ -181,16 +181,11 @@ def test_server_out_of_file_descriptors_serves_open_connections_only() -> None:
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (open_files + 4, open_files + 4))
         connections = [socket.create_connection((host, int(port))) for _ in range(8)]
         assert [infer(client) for _ in range(5)] == [200] * 5
-        began = _cpu_seconds(server.process.pid)
+        began = cpu_of_family(server.process.pid)
         assert client.get("/ready").status_code == 200
         for connection in connections:
             connection.close()
         with httpx.Client(base_url=server.address, timeout=60) as new_client:
             assert infer(new_client) == 200
-        assert _cpu_seconds(server.process.pid) - began < 3, "waiting for file descriptors uses no CPU"
+        assert cpu_of_family(server.process.pid) - began < 3, "waiting for file descriptors uses no CPU"
         assert server.stop() == 0
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
