@@ -47,11 +47,13 @@ def test_every_class_of_a_semantic_model_is_an_object(folder_of: FolderOf, serve
         assert record.score == pytest.approx(scores[expected].mean(), abs=1e-4)
 
 
-def test_class_map_computed_in_parts_equals_full_map() -> None:
+def test_class_map_computed_in_parts_equals_full_map(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = tiny_models.torch()
+    # Enlarge three of the classes at a time.
+    monkeypatch.setattr("app.plugins.torch.heads.segmentation._MAX_ENLARGED", 3 * 100 * 110)
     logits = torch.randn(40, 5, 7, generator=torch.Generator().manual_seed(0)) * 3
-    enlarged = torch.nn.functional.interpolate(logits[None], (1000, 1100), mode="bilinear")[0]
-    classes, scores = class_map(logits, (1000, 1100))
+    enlarged = torch.nn.functional.interpolate(logits[None], (100, 110), mode="bilinear")[0]
+    classes, scores = class_map(logits, (100, 110))
     assert np.array_equal(classes, enlarged.argmax(0).numpy())
     assert np.abs(scores - enlarged.softmax(0).amax(0).numpy()).max() < 1e-5
 

@@ -9,7 +9,7 @@ import pytest
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.runtime import TRANSFORMERS
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.text_generation import GeneratedText
 from tests.plugins.torch.asking import FolderOf, Served, answers
@@ -66,11 +66,6 @@ def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> 
     model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_models.save(tmp_path, network, tokenizer)))
     ((found,),) = answers(model, text_input("née", aggregation_strategy=strategy))
     assert (found.word, found.start, found.end) == ("née", 0, 3)
-
-
-def test_too_long_text_is_rejected(served: Served) -> None:
-    with rejects("at most 64 tokens, got a text of 102", "inputs[0].data[1]", ErrorKind.TOO_LARGE):
-        answers(served("text_classifier"), text_input("hello", "hello " * 100))
 
 
 def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
