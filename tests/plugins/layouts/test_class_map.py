@@ -11,7 +11,7 @@ from metadata.model import Fact, Origin
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image
+from tests.core.runtimes.onnxruntime.answers import facts_of, segment, segmentation_input, segmenter, uniform_image
 
 LABELS = ("ground", "tree", "car")
 PROPERTIES = graphs.properties("semantic", LABELS, (8, 8))
@@ -22,11 +22,9 @@ def write(folder: Path, channels: int | None = None, kind: int = TensorProto.UIN
     numbers = np.zeros((1, 8, 8), np.float32)
     numbers[0, 4:] = 1
     numbers[0, 2:4, 6:] = top
-    output = numbers if channels is None else numbers[:, np.newaxis]
-    outputs: dict[str, Any] = {"output0": output}
-    return graphs.constant(
-        folder / "model.onnx", outputs, shape=("batch", 3, 8, 8), properties=PROPERTIES, output_types={"output0": kind}
-    )
+    outputs: dict[str, Any] = {"output0": numbers if channels is None else numbers[:, np.newaxis]}
+    options: dict[str, Any] = {"shape": ("batch", 3, 8, 8), "output_types": {"output0": kind}}
+    return graphs.constant(folder / "model.onnx", outputs, properties=PROPERTIES, **options)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +45,13 @@ def test_each_pixel_has_class_of_its_cell(tmp_path: Path, channels: int | None, 
 
 
 def test_description_says_that_graph_gives_no_probabilities(tmp_path: Path) -> None:
-    description = inspected(graphs.source(write(tmp_path))).description
     value = "1 for each class found, because the graph gives no probabilities"
-    assert Fact("scores", value, Origin.SHAPES) in description.facts
-    assert description.labels == LABELS
+    assert facts_of(write(tmp_path))["scores"] == Fact("scores", value, Origin.SHAPES)
 
 
 def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
     with pytest.raises(InferenceError, match="class number 7, but has only 3 labels"):
-        segmenter(write(tmp_path, top=7))([segmentation_input(uniform_image(32, 64, 0))])
+        segment(write(tmp_path, top=7), uniform_image(32, 64, 0))
 
 
 def test_map_with_too_many_classes_is_model_failure(tmp_path: Path) -> None:
@@ -63,7 +59,7 @@ def test_map_with_too_many_classes_is_model_failure(tmp_path: Path) -> None:
     output_types = {"depth": TensorProto.INT64}
     file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 64, 64), output_types=output_types)
     with pytest.raises(InferenceError, match="4096 class numbers for one image"):
-        segmenter(file)([segmentation_input(uniform_image(64, 64, 0))])
+        segment(file, uniform_image(64, 64, 0))
 
 
 def test_map_finer_than_image_may_leave_class_without_pixels(tmp_path: Path) -> None:
@@ -73,6 +69,6 @@ def test_map_finer_than_image_may_leave_class_without_pixels(tmp_path: Path) -> 
     numbers[0, 4, 3] = 2
     output_types = {"output0": TensorProto.INT32}
     file = graphs.constant(tmp_path / "model.onnx", {"output0": numbers}, output_types=output_types)
-    (found,) = segmenter(file)([segmentation_input(uniform_image(2, 2, 0))])
+    found = segment(file, uniform_image(2, 2, 0))
     assert [len(contours) for contours in found.contours] == [1, 1, 0]
     assert (mask_of_contours(found.contours[1], 2, 2) == [[0, 1], [0, 1]]).all()

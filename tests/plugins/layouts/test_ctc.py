@@ -12,26 +12,19 @@ from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import inspected, text_reader, uniform_image
+from tests.support.data.requests import request
 
-CHARACTERS = "a\nb\nc"
 
-
-def write(
-    folder: Path,
-    steps: Sequence[int],
-    count: int = 5,
-    characters: str | None = CHARACTERS,
-    shape: Any = ("b", 3, 48, 320),
-) -> Path:
+def write(folder: Path, steps: Sequence[int], count: int = 5, characters: str | None = "a\nb\nc", **graph: Any) -> Path:
     output = np.full((1, len(steps), count), 0.1, np.float32)
     output[0, np.arange(len(steps)), list(steps)] = 0.6
     properties = {} if characters is None else {"character": characters}
-    return graphs.constant(folder / "model.onnx", {"output0": output}, shape=shape, properties=properties)
+    options = {"shape": ("b", 3, 48, 320), "properties": properties, **graph}
+    return graphs.constant(folder / "model.onnx", {"output0": output}, **options)
 
 
 def prompted_image(*prompts: str) -> PromptedImage:
@@ -132,6 +125,5 @@ def test_ctc_model_is_served_as_image_text_to_text(tmp_path: Path) -> None:
     servable = load(graphs.source(write(tmp_path, [1, 0, 3])))
     assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
     pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.zeros((20, 60, 3), np.uint8))
-    request = InferenceRequest(id="1", model_name="model", inputs=(pixels,))
-    result = servable.predict(request, Limits())
+    result = servable.predict(request(pixels), Limits())
     assert result.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]

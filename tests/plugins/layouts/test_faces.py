@@ -12,7 +12,7 @@ from metadata.model import Origin
 from tasks.vision.image import Image
 from tests.benchmarks.pipelines.faces import insightface_rows
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import detection_input, detector, inspected, uniform_image
+from tests.core.runtimes.onnxruntime.answers import detect, detection_input, detector, inspected, uniform_image
 
 SIDE = 64
 STRIDES = (8, 16, 32)
@@ -39,16 +39,14 @@ def test_yunet_gives_boxes_of_opencv(tmp_path: Path) -> None:
     file = yunet(tmp_path)
     reference = cv2.FaceDetectorYN.create(str(file), "", (SIDE, SIDE), 0.3, 0.45)
     _, faces = reference.detect(np.zeros((SIDE, SIDE, 3), np.uint8))
-    (found,) = detector(file)([detection_input(uniform_image(SIDE, SIDE, 0), 0.3)])
+    found = detect(file, uniform_image(SIDE, SIDE, 0), 0.3)
     expected = np.concatenate([faces[:, :2], faces[:, :2] + faces[:, 2:4]], axis=1)
     assert len(faces) > 2
     assert found.labels == ["face"] * len(faces)
-    np.testing.assert_allclose(sorted_rows(found.boxes, found.scores), sorted_rows(expected, faces[:, 14]), atol=1e-3)
     assert found.keypoints is not None
-    found_points = found.keypoints.reshape(len(faces), 10)
-    np.testing.assert_allclose(
-        sorted_rows(found_points, found.scores), sorted_rows(faces[:, 4:14], faces[:, 14]), atol=1e-3
-    )
+    places = np.concatenate([found.boxes, found.keypoints.reshape(len(faces), 10)], axis=1)
+    expected = np.concatenate([expected, faces[:, 4:14]], axis=1)
+    np.testing.assert_allclose(sorted_rows(places, found.scores), sorted_rows(expected, faces[:, 14]), atol=1e-3)
 
 
 def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from metadata.model import Fact, Origin
 from tasks.vision.contours import mask_of_contours
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image
+from tests.core.runtimes.onnxruntime.answers import (
+    facts_of,
+    inspected,
+    segment,
+    segmentation_input,
+    segmenter,
+    uniform_image,
+)
 
 SEGMENT: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION"}
 
@@ -28,7 +35,7 @@ def write(folder: Path, values: NDArray[np.float32], name: str = "output", **mor
 
 
 def found_mask(file: Path, height: int, width: int, **settings: Any) -> NDArray[np.uint8]:
-    (found,) = segmenter(file, **SEGMENT, **settings)([segmentation_input(uniform_image(height, width, 0))])
+    found = segment(file, uniform_image(height, width, 0), **SEGMENT, **settings)
     assert found.labels == ["foreground"]
     return mask_of_contours(found.contours[0], width, height)
 
@@ -45,11 +52,10 @@ def test_mask_equals_enlarged_and_thresholded_output(tmp_path: Path, height: int
 
 
 def test_score_is_mean_probability_of_foreground(tmp_path: Path) -> None:
-    values = soft_mask()
+    values, image = soft_mask(), uniform_image(16, 16, 0)
     file = write(tmp_path, values)
-    (found,) = segmenter(file, **SEGMENT)([segmentation_input(uniform_image(16, 16, 0))])
-    assert found.scores == pytest.approx([values[values > 0.5].mean()])
-    (nothing,) = segmenter(file, **SEGMENT)([segmentation_input(uniform_image(16, 16, 0), score_threshold=0.99)])
+    assert segment(file, image, **SEGMENT).scores == pytest.approx([values[values > 0.5].mean()])
+    nothing = segment(file, image, 0.99, **SEGMENT)
     assert (nothing.labels, len(nothing.scores)) == ([], 0)
 
 
@@ -106,5 +112,4 @@ def test_channels_last_mask_of_mediapipe_is_read(tmp_path: Path) -> None:
     values = soft_mask()[np.newaxis, :, :, np.newaxis]
     file = graphs.constant(tmp_path / "model.onnx", {"activation_10": values}, shape=(1, 16, 16, 3), name="input_1")
     assert (found_mask(file, 16, 16) == reference_mask(16, 16)).all()
-    facts = inspected(graphs.source(file, **SEGMENT)).description.facts
-    assert Fact("mean", "0, 0, 0", Origin.GUESSED) in facts
+    assert facts_of(file, **SEGMENT)["mean"] == Fact("mean", "0, 0, 0", Origin.GUESSED)

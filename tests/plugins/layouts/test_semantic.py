@@ -16,7 +16,7 @@ from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
 from tasks.vision.tiles import ScoredTile
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image
+from tests.core.runtimes.onnxruntime.answers import inspected, segment, segmentation_input, segmenter, uniform_image
 
 LABELS = ("ground", "tree", "car")
 SEGMENT: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": LABELS}
@@ -25,10 +25,7 @@ SEGMENT: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": LABELS}
 def probabilities() -> NDArray[np.float32]:
     """Return [1, 3, 8, 8]: ground with 0.6 on the left, tree with 0.8 on the right; car is likeliest nowhere."""
     values = np.full((1, 3, 8, 8), 0.1, np.float32)
-    values[0, 0, :, :4] = 0.6
-    values[0, 1, :, :4] = 0.3
-    values[0, 0, :, 4:] = 0.1
-    values[0, 1, :, 4:] = 0.8
+    values[0, 0, :, :4], values[0, 1, :, :4], values[0, 1, :, 4:] = 0.6, 0.3, 0.8
     return values
 
 
@@ -58,9 +55,7 @@ def test_each_pixel_has_its_likeliest_class(tmp_path: Path, kind: str, batch: in
 
 
 def test_pixels_of_class_below_threshold_are_not_reassigned(tmp_path: Path) -> None:
-    (found,) = segmenter(write(tmp_path, probabilities(), "map"), **SEGMENT)(
-        [segmentation_input(uniform_image(32, 32, 0), 0.7)]
-    )
+    found = segment(write(tmp_path, probabilities(), "map"), uniform_image(32, 32, 0), 0.7, **SEGMENT)
     assert found.labels == ["tree"]
     (tree,) = masks(found, 32, 32)
     assert not tree[:, :13].any()
@@ -70,16 +65,14 @@ def test_padding_belongs_to_no_class(tmp_path: Path) -> None:
     output = np.zeros((1, 3, 8, 8), np.float32)
     output[0, 2, :2] = output[0, 2, 6:] = 5
     output[0, 1, 2:6] = 5
-    model = segmenter(write(tmp_path, output), **SEGMENT, preprocessing={"resize": "letterbox"})
-    (found,) = model([segmentation_input(uniform_image(32, 64, 0))])
+    image = uniform_image(32, 64, 0)
+    found = segment(write(tmp_path, output), image, **SEGMENT, preprocessing={"resize": "letterbox"})
     assert found.labels == ["tree"]
     assert masks(found, 64, 32)[0].all()
 
 
 def test_large_image_is_computed_in_tiles(tmp_path: Path) -> None:
-    (found,) = segmenter(write(tmp_path, probabilities(), "map"), **SEGMENT)(
-        [segmentation_input(uniform_image(1500, 2400, 0))]
-    )
+    found = segment(write(tmp_path, probabilities(), "map"), uniform_image(1500, 2400, 0), **SEGMENT)
     ground, tree = masks(found, 2400, 1500)
     assert (ground + tree == 1).all()
     assert ground[:, :1040].all()
@@ -95,13 +88,13 @@ def test_tile_gets_the_probabilities_of_its_pixels(tmp_path: Path) -> None:
 
 
 def test_single_nan_cell_is_ignored_and_only_nan_is_a_failure_of_the_model(tmp_path: Path) -> None:
-    output = probabilities()
+    output, image = probabilities(), uniform_image(32, 32, 0)
     output[0, :, 0, 0] = np.nan
-    (found,) = segmenter(write(tmp_path, np.log(output)), **SEGMENT)([segmentation_input(uniform_image(32, 32, 0))])
+    found = segment(write(tmp_path, np.log(output)), image, **SEGMENT)
     assert found.labels == ["ground", "tree"]
     assert np.isfinite(found.scores).all()
     with pytest.raises(InferenceError, match="all NaN"):
-        segmenter(write(tmp_path, output * np.nan), **SEGMENT)([segmentation_input(uniform_image(32, 32, 0))])
+        segment(write(tmp_path, output * np.nan), image, **SEGMENT)
 
 
 def test_segformer_is_recognised_by_its_files(tmp_path: Path) -> None:
@@ -110,8 +103,7 @@ def test_segformer_is_recognised_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(
         json.dumps({"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
     )
-    description = inspected(
-        graphs.source(write(tmp_path, np.log(probabilities()), shape=("b", 3, "h", "w")))
-    ).description
+    file = write(tmp_path, np.log(probabilities()), shape=("b", 3, "h", "w"))
+    description = inspected(graphs.source(file)).description
     assert (description.layout, description.labels) == ("semantic", LABELS)
     assert Origin.GUESSED not in {fact.origin for fact in description.facts}
