@@ -32,9 +32,9 @@ from app.plugins.explanations.pixels import (
 from app.plugins.explanations.request import explanation_targets
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
+from tests.support.data.requests import request
 
 SEED = 7001
 RANDOM_MAPS = 3
@@ -88,9 +88,8 @@ def main() -> None:
         scenes = list(make_scenes(options.seed, model.recipe, options.scenes))
         chance = _Row(_measure_random_maps(servable, scenes, model, options.steps))
         for method in ExplanationMethod:
-            parameters = ExplanationParameters(
-                method=method, samples=options.samples, grid=options.grid, seed=options.seed
-            )
+            chosen = {name: getattr(options, name) for name in ("samples", "grid", "seed")}
+            parameters = ExplanationParameters(method=method, **chosen)
             row = _Row(_measure_method(servable, scenes, model, parameters, options.steps))
             table.add_row(model.name, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
             failed |= not row.clearly_better_than(chance)
@@ -140,8 +139,7 @@ def _measure_random_maps(
 
 def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
-    request = InferenceRequest(id="", model_name="", inputs=(tensor,))
-    _, ((subject,),) = explanation_targets(servable, request, Limits(), None, 3)
+    _, ((subject,),) = explanation_targets(servable, request(tensor), Limits(), None, 3)
     return subject
 
 

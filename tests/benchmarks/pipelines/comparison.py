@@ -14,11 +14,11 @@ from PIL import Image as Pillow
 from app.core.engine.models.servable import Servable
 from tasks.image_segmentation import SegmentedObject
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import DetectedObject, PosedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import TaskType
+from tests.support.data.requests import request
 from tests.support.servers.server_process import ROOT
 
 Pixels = NDArray[np.uint8]
@@ -76,8 +76,8 @@ def served(servable: Servable, pixels: Pixels, parameters: Mapping[str, object])
     """Return the answer of a model."""
     height, width = pixels.shape[:2]
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
-    request = InferenceRequest(id="1", model_name="m", inputs=(tensor,), parameters=dict(parameters))
-    records: Sequence[Any] = servable.predict(request, Limits()).outputs[0].predictions[0].records()
+    result = servable.predict(request(tensor, **parameters), Limits())
+    records: Sequence[Any] = result.outputs[0].predictions[0].records()
     if servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT:
         return Answer(text=records[0].answer)
     scores = [[record.score, *_visibilities(record)] for record in records]

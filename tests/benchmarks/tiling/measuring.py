@@ -16,18 +16,16 @@ from app.core.assembly.discovery import model_at
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
-from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.tiling.parameters import TilingSettings
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.vision.tile_shapes import Outlines
 from tests.benchmarks.tiling.figures import Compared, compared, compared_boxes
 from tests.benchmarks.tiling.scenes import DrawnScene, Pixels
+from tests.support.data.requests import file_input, request
 from tests.support.servers.server_process import ROOT
 
 TILE, OVERLAP, THRESHOLD = 192, 0.2, 0.3
-_LIMITS = Limits()
 _MEGAPIXELS = 64
 
 
@@ -47,8 +45,7 @@ def predicted(servable: Servable, pixels: Pixels, **parameters: object) -> Any:
 
 def ask(servable: Servable, tensor: InputTensor) -> Any:
     """Return the prediction for one input with one image."""
-    request = InferenceRequest(id="1", model_name="m", inputs=(tensor,))
-    return servable.predict(request, _LIMITS).outputs[0].predictions[0]
+    return servable.predict(request(tensor), Limits()).outputs[0].predictions[0]
 
 
 def compare(prediction: Any, scene: DrawnScene) -> Compared:
@@ -111,6 +108,5 @@ def _answer_large(tile: int) -> None:
     noise = np.random.default_rng(2).integers(0, 256, (40, 40, 3), np.uint8)
     side = int((_MEGAPIXELS * 1e6) ** 0.5)
     jpeg = cv2.imencode(".jpg", cv2.resize(noise, (side, side)))[1].tobytes()
-    element = BinaryElement(jpeg)
-    ask(servable, BytesTensor(name="image", shape=(1,), elements=[element], parameters={"tile": tile}))
+    ask(servable, file_input(jpeg, tile=tile))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

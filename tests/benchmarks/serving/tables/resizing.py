@@ -13,14 +13,12 @@ from app.core.assembly.discovery import model_at
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.server.process_setup import configure_process
-from app.core.wire.bytes_elements import BinaryElement
 from fixtures.scenes import DETECT, make_scene
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
+from tests.support.data.requests import file_input, request
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -89,9 +87,8 @@ def _scenes(count: int, width: int, height: int) -> Sequence[bytes]:
 
 
 def _predict(servable: Servable, data: bytes) -> Any:
-    tensor = BytesTensor(name=servable.inputs[0].name, shape=(1,), elements=[BinaryElement(data)])
-    request = InferenceRequest(id="1", model_name="m", inputs=(tensor,))
-    return servable.predict(request, Limits()).outputs[0].predictions[0]
+    tensor = file_input(data, name=servable.inputs[0].name)
+    return servable.predict(request(tensor), Limits()).outputs[0].predictions[0]
 
 
 def _scores(servable: Servable, data: bytes) -> NDArray[np.float64]:
