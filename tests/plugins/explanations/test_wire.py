@@ -138,15 +138,10 @@ def test_texts_have_an_importance_for_each_word(client: Client) -> None:
     assert text[0] == {"label": "red", "score": pytest.approx(2 / 3, abs=1e-6)}
     ((first,), (second,)) = answer["explanations"]
     assert first == {
-        "label": "red",
-        "score": text[0]["score"],
-        "index": 0,
-        "words": ["red", "or", "blue", ",", "red"],
-        "spans": [[0, 3], [4, 6], [7, 11], [11, 12], [13, 16]],
+        "label": "red", "score": text[0]["score"], "index": 0, "method": "occlusion", "samples": 5,
+        "words": ["red", "or", "blue", ",", "red"], "spans": [[0, 3], [4, 6], [7, 11], [11, 12], [13, 16]],
         "importance_scores": pytest.approx([1 / 6, 0, -1 / 3, 0, 1 / 6], abs=1e-6),
-        "method": "occlusion",
-        "samples": 5,
-    }
+    }  # fmt: skip
     assert (second["words"], second["importance_scores"]) == (["green"], [1.0])
     # Of entities, the best are explained.
     (entities,) = explanations(explain(client, "tagger", "blue, red", max_objects=1))

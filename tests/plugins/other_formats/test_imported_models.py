@@ -37,27 +37,11 @@ parameters { key: "session.intra_op_thread_count" value: { string_value: "2" } }
 """
 MLMODEL = """\
 flavors:
-  onnx:
-    code: null
-    data: model.onnx
-    onnx_session_options: null
-    onnx_version: 1.23.2
-    providers:
-    - CUDAExecutionProvider
-    - CPUExecutionProvider
-  python_function:
-    data: model.onnx
-    env:
-      conda: conda.yaml
-      virtualenv: python_env.yaml
-    loader_module: mlflow.onnx
-    python_version: 3.11.7
+  onnx: {code: null, data: model.onnx, onnx_version: 1.23.2, providers: [CUDAExecutionProvider, CPUExecutionProvider]}
+  python_function: {data: model.onnx, env: {conda: conda.yaml, virtualenv: python_env.yaml}, loader_module: mlflow.onnx}
 mlflow_version: 3.17.2
 model_uuid: 62ecc07d1c994130bc385618e86896be
-signature:
-  inputs: '[{"type": "any", "required": true}]'
-  outputs: '[{"type": "any", "required": true}]'
-  params: null
+signature: {inputs: '[{"type": "any", "required": true}]', outputs: '[{"type": "any", "required": true}]', params: null}
 utc_time_created: '2026-11-22 18:20:09.622821'
 """
 

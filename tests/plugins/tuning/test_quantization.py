@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import ArrayLike
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
+from onnx.parser import parse_model
 from PIL import Image
 
 from app.core.assembly.discovery import model_at
@@ -60,18 +60,19 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tm
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
 
 
-def write_graph(
-    folder: Path, nodes: list[onnx.NodeProto], opset: int, size: str | int = 32, **weights: ArrayLike
-) -> ModelSource:
-    """Write a classifier of an image [n, 3, size, size] with four classes, whose first node takes ``image``."""
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["n", 3, size, size])],
-        [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", 4])],
-        [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
+def write_graph(folder: Path, features: str, opset: int, **weights: ArrayLike) -> ModelSource:
+    """Write a classifier of an image with four classes: its `features` in ONNX's text format, before the same head."""
+    text = f"""
+        <ir_version: 6, opset_import: ["" : {opset}]> graph (float[n, 3, 32, 32] image) => (float[n, 4] logits) {{
+            {features}
+            average = GlobalAveragePool(features)
+            flat = Flatten(average)
+            logits = MatMul(flat, classes)
+        }}
+    """
+    model = parse_model(text)
+    constants = (numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items())
+    model.graph.initializer.extend(constants)
     folder.mkdir()
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     settings = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["a", "b", "c", "d"]}
@@ -80,19 +81,12 @@ def write_graph(
     return source
 
 
-HEAD = [
-    helper.make_node("GlobalAveragePool", ["features"], ["average"]),
-    helper.make_node("Flatten", ["average"], ["flat"]),
-    helper.make_node("MatMul", ["flat", "classes"], ["logits"]),
-]
-
-
 @pytest.mark.parametrize("opset", [9, 12, 13])
 def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: int) -> None:
     random = np.random.default_rng(0)
-    convolution = helper.make_node("Conv", ["image", "filters"], ["features"], strides=[2, 2])
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
-    source = write_graph(tmp_path / "old", [convolution, *HEAD], opset, filters=filters, classes=classes)
+    convolution = "features = Conv<strides = [2, 2]>(image, filters)"
+    source = write_graph(tmp_path / "old", convolution, opset, filters=filters, classes=classes)
     exact = InProcessModel(source.folder)
     provenance = quantize(source, IMAGES, next_version(source))
     quantised = InProcessModel(source.folder)
@@ -107,11 +101,10 @@ def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: 
 
 def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:
     # ONNX converts Resize of opset 10 to another rule for coordinates.
-    resize = helper.make_node("Resize", ["image", "scales"], ["larger"], mode="linear")
-    convolution = helper.make_node("Conv", ["larger", "filters"], ["features"], strides=[3, 3])
-    filters, nodes = np.random.default_rng(0).normal(size=(8, 3, 3, 3)), [resize, convolution, *HEAD]
+    features = 'larger = Resize<mode = "linear">(image, scales) features = Conv<strides = [3, 3]>(larger, filters)'
+    filters = np.random.default_rng(0).normal(size=(8, 3, 3, 3))
     weights: dict[str, Any] = {"scales": [1, 1, 2, 2], "filters": filters, "classes": np.eye(8, 4)}
-    source = write_graph(tmp_path / "old", nodes, 10, **weights)
+    source = write_graph(tmp_path / "old", features, 10, **weights)
     with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
         quantize(source, IMAGES, next_version(source))
     assert not next_version(source).exists()
@@ -123,8 +116,7 @@ def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> Non
     filters[0] = 1
     classes = np.full((8, 4), 1e6)
     classes[0] = 0
-    convolution = helper.make_node("Conv", ["image", "filters"], ["features"])
-    source = write_graph(tmp_path / "wide", [convolution, *HEAD], 17, filters=filters, classes=classes)
+    source = write_graph(tmp_path / "wide", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
     with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
         quantize(source, IMAGES, next_version(source))
     assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}

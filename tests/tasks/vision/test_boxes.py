@@ -55,11 +55,8 @@ def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(
     agnostic: bool, seed: int, count: int, threshold: float
 ) -> None:
     random = np.random.default_rng(seed)
-    columns = [
-        random.uniform(-30, 30, (count, 2)),
-        random.uniform(10, 60, (count, 2)),
-        random.uniform(-math.pi, math.pi, (count, 1)),
-    ]
+    centres, sizes = random.uniform(-30, 30, (count, 2)), random.uniform(10, 60, (count, 2))
+    columns = [centres, sizes, random.uniform(-math.pi, math.pi, (count, 1))]
     boxes = np.concatenate(columns, axis=1, dtype=np.float32)
     scores = random.permutation(np.linspace(0.05, 0.95, count)).astype(np.float32)
     classes = random.integers(0, 2, count)
