@@ -9,7 +9,6 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cv2
@@ -30,7 +29,7 @@ from app.plugins.explanations.pixels import (
     sample_count,
 )
 from app.plugins.explanations.request import explanation_targets
-from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
+from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Scene, make_scenes
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
@@ -50,21 +49,10 @@ class Fidelity(NamedTuple):
     hit: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model to explain, and the scenes that it was trained for."""
-
-    name: str
-    recipe: Recipe
-    label_has_colour: bool
-
-
-MODELS = (
-    Model("classifier", CLASSIFY, label_has_colour=True),
-    Model("detector", DETECT, label_has_colour=True),
-    Model("oriented-detector", ORIENT, label_has_colour=False),
-    Model("segmenter", SEGMENT, label_has_colour=False),
-)
+MODELS = {"classifier": CLASSIFY, "detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
+"""The models to explain, and the scenes that they were trained for."""
+WITHOUT_COLOUR = ("oriented-detector", "segmenter")
+"""Models whose labels are shapes."""
 
 
 def main() -> None:
@@ -83,17 +71,17 @@ def main() -> None:
     )  # fmt: skip
     failed = False
     sources_by_name = {source.name: source for source in find_models(ModelOptions())}
-    for model in MODELS:
-        servable = load(sources_by_name[model.name])
-        scenes = list(make_scenes(options.seed, model.recipe, options.scenes))
+    for model, recipe in MODELS.items():
+        servable = load(sources_by_name[model])
+        scenes = list(make_scenes(options.seed, recipe, options.scenes))
         chance = _Row(_measure_random_maps(servable, scenes, model, options.steps))
         for method in ExplanationMethod:
             chosen = {name: getattr(options, name) for name in ("samples", "grid", "seed")}
             parameters = ExplanationParameters(method=method, **chosen)
             row = _Row(_measure_method(servable, scenes, model, parameters, options.steps))
-            table.add_row(model.name, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
+            table.add_row(model, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
             failed |= not row.clearly_better_than(chance)
-        table.add_row(model.name, f"random, {RANDOM_MAPS} seeds", *chance.cells, "")
+        table.add_row(model, f"random, {RANDOM_MAPS} seeds", *chance.cells, "")
     Console(width=130).print(table)
     sys.exit(failed)
 
@@ -111,7 +99,7 @@ class _Row:
 
 
 def _measure_method(
-    servable: Servable, scenes: Sequence[Scene], model: Model, parameters: ExplanationParameters, steps: int
+    servable: Servable, scenes: Sequence[Scene], model: str, parameters: ExplanationParameters, steps: int
 ) -> Iterator[tuple[Fidelity, float]]:
     for scene in scenes:
         subject = _subject(servable, scene)
@@ -124,7 +112,7 @@ def _measure_method(
 
 
 def _measure_random_maps(
-    servable: Servable, scenes: Sequence[Scene], model: Model, steps: int
+    servable: Servable, scenes: Sequence[Scene], model: str, steps: int
 ) -> Iterator[tuple[Fidelity, float]]:
     rng = np.random.default_rng(0)
     for scene in scenes:
@@ -143,7 +131,7 @@ def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
     return subject
 
 
-def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
+def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: str, steps: int) -> Fidelity:
     pixels = subject.item.image.pixels
     # Petsiuk et al. 2018, section 4.2: pixels become the mean colour, or appear in a blurred copy.
     mean = np.broadcast_to(np.rint(pixels.mean(axis=(0, 1))).astype(np.uint8), pixels.shape)
@@ -155,7 +143,8 @@ def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene
         areas.append(float((scores[1:] + scores[:-1]).mean() / 2))
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
     label: str = subject.predictions.labels[index]
-    hit = any(item.mask[y, x] for item in scene.items if label == _label(item, model))
+    without_colour = model in WITHOUT_COLOUR
+    hit = any(item.mask[y, x] for item in scene.items if label == (item.shape if without_colour else item.label))
     return Fidelity(areas[0], areas[1], hit)
 
 
@@ -168,10 +157,6 @@ def _replaced(
     for step in range(steps + 1):
         replaced = rank.reshape(saliency.shape) < round(saliency.size * step / steps)
         yield np.where(replaced[..., np.newaxis], after, before)
-
-
-def _label(item: Item, model: Model) -> str:
-    return item.label if model.label_has_colour else item.shape
 
 
 if __name__ == "__main__":
