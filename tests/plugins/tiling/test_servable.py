@@ -198,6 +198,7 @@ def test_too_many_tiles_are_rejected_with_the_smallest_tile_that_fits() -> None:
         answer(tiled("box", max_tiles=20), scene(), scene(), tile=SIDE)
     assert refused.value.kind is ErrorKind.TOO_LARGE
     assert refused.value.path == "inputs[1].parameters.tile"
+    assert "for this input; the smallest tile that fits is " in refused.value.message
     fitting = int(refused.value.message.rpartition(" ")[2])
     assert len(answer(tiled("box", max_tiles=20), scene(), scene(), tile=fitting + 100).outputs) == 2
     with rejects(path="inputs[0]", kind=ErrorKind.TOO_LARGE):
