@@ -43,6 +43,12 @@ def sources(folder: Path) -> Sequence[ModelSource]:
     return [ModelSource(name="detector", version="1", folder=folder / "detector")]
 
 
+def check_rejected(folder: Path, message: str, settings: ServerSettings | None = None) -> None:
+    """Check that a server of this repository does not start with the settings, by default with ``--drift``."""
+    with pytest.raises(SettingsError, match=message):
+        Service(settings or registry().settings(drift=True), lambda: sources(folder))
+
+
 def test_models_may_come_after_the_start() -> None:
     Drift(DriftSettings(drift=True), list, CollectorRegistry()).close()
 
@@ -56,9 +62,7 @@ def test_models_may_come_after_the_start() -> None:
     ],
 )
 def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: ServerSettings, message: str) -> None:
-    folder = repository(tmp_path, None)
-    with pytest.raises(SettingsError, match=message):
-        Service(settings, lambda: sources(folder))
+    check_rejected(repository(tmp_path, None), message, settings)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +71,7 @@ def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: Server
 )
 def test_unusable_baseline_or_webhook_is_rejected(tmp_path: Path, embedder: str, message: str) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40), embedder=embedder, embedder_digest="0"))
-    with pytest.raises(SettingsError, match=message):
-        Service(registry().settings(drift=True, drift_webhook="ftp://x"), lambda: sources(folder))
+    check_rejected(folder, message, registry().settings(drift=True, drift_webhook="ftp://x"))
 
 
 def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
@@ -76,16 +79,14 @@ def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
     write_manifest(folder / "detector")
     Service(registry().settings(drift=True), lambda: sources(folder))
     write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
-    with pytest.raises(SettingsError, match=r"drift-baseline\.npz is not the file that "):
-        Service(registry().settings(drift=True), lambda: sources(folder))
+    check_rejected(folder, r"drift-baseline\.npz is not the file that ")
 
 
 def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     (folder / "detector" / "drift-baseline.npz").rename(folder / "elsewhere.npz")
     (folder / "detector" / "drift-baseline.npz").symlink_to("../elsewhere.npz")
-    with pytest.raises(SettingsError, match="leads out of the model's folder"):
-        Service(registry().settings(drift=True), lambda: sources(folder))
+    check_rejected(folder, "leads out of the model's folder")
 
 
 @pytest.mark.slow

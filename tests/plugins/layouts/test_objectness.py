@@ -39,7 +39,7 @@ CELLS = 64 + 16 + 4
 def write(
     folder: Path, rows: Mapping[int, Sequence[float]], count: int, shape: Any = ("batch", 3, 64, 64), **outputs: Any
 ) -> Path:
-    """Write a graph with an output of `count` candidates, of which some are not zero, and further outputs."""
+    """Write a graph with `count` candidates, which are zero except for `rows`, and with further outputs."""
     output = np.zeros((1, count, len(next(iter(rows.values()), range(7)))), np.float32)
     for index, row in rows.items():
         output[0, index] = row

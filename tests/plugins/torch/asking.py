@@ -1,5 +1,6 @@
 """Send requests to servables, and run transformers itself on the same images."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
+from app.core.settings.model import ModelSource
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tests.support.data.images import encode_image
@@ -39,6 +41,13 @@ def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
     """Return the records of every item of every input."""
     outputs = servable.predict(request(*inputs), Limits()).outputs
     return [list(prediction.records()) for output in outputs for prediction in output.predictions]
+
+
+def with_template(model: Path, folder: Path, template: str) -> ModelSource:
+    """Copy a model to a folder with another chat template, and return its source."""
+    shutil.copytree(model, folder)
+    (folder / "chat_template.jinja").write_text(template)
+    return ModelSource(name=folder.name, version="1", folder=folder)
 
 
 def boxes_of(records: Sequence[Any]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tasks.task import TaskType
 from tests.plugins.torch.asking import FolderOf, answers, image_input, scene
 
 RUNTIME = TRANSFORMERS
+NOTHING: Mapping[str, Any] = {}
 
 
 def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSource:
@@ -127,15 +128,20 @@ def test_damaged_files_are_rejected(tmp_path: Path, config: str, weights: bytes,
         RUNTIME.load(source(tmp_path))
 
 
-@pytest.fixture
-def changed(folder_of: FolderOf, tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that copies a tiny model and changes its configuration; () removes a field."""
+Changed = Callable[..., Path]
 
-    def copy_with_changes(name: str, **changes: Any) -> Path:
-        folder = tmp_path / name
-        shutil.copytree(folder_of(name), folder)
-        config = {**json.loads((folder / "config.json").read_text()), **changes}
-        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != ()}))
+
+@pytest.fixture
+def changed(folder_of: FolderOf, tmp_path: Path) -> Changed:
+    """Return a function that copies a model and changes fields of a JSON file; () removes a field, None the file."""
+
+    def copy_with_changes(name: str, file: str = "config.json", fields: Mapping[str, Any] | None = NOTHING) -> Path:
+        folder = shutil.copytree(folder_of(name), tmp_path / name)
+        if fields is None:
+            (folder / file).unlink()
+        else:
+            content = {**json.loads((folder / file).read_text()), **fields}
+            (folder / file).write_text(json.dumps({key: value for key, value in content.items() if value != ()}))
         return folder
 
     return copy_with_changes
@@ -143,29 +149,36 @@ def changed(folder_of: FolderOf, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("name", "file", "fields", "reason"),
     [
-        ({"model_type": "nothing"}, r"config.json cannot be parsed.*python_models\.md#transformers"),
-        (
-            {"architectures": ["ViTModel"]},
-            r"no supported task has this architecture; a Python class .*\.md#transformers",
-        ),
-        ({"architectures": ()}, 'names no architectures; declare "task_type"'),
-        ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
-        ({"id2label": {str(number): str(number) for number in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
-        ({"num_hidden_layers": 3}, r"16 weights of the architecture are missing: vit\.\S*2"),
+        *(("vit", "config.json", fields, reason) for fields, reason in (
+            ({"model_type": "nothing"}, r"config.json cannot be parsed.*python_models\.md#transformers"),
+            ({"architectures": ["ViTModel"]}, r"no supported task has this .*; a Python class .*\.md#transformers"),
+            ({"architectures": ()}, 'names no architectures; declare "task_type"'),
+            ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
+            ({"id2label": {str(n): str(n) for n in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
+            ({"num_hidden_layers": 3}, r"16 weights of the architecture are missing: vit\.\S*2"),
+            (None, "config.json cannot be read: No such file"),
+        )),
+        ("vit", "preprocessor_config.json", {"size": 64}, r"cannot answer a first request: .*64\*64"),
+        ("vit", "preprocessor_config.json", None, "no usable image processor"),
+        ("vit", "model.safetensors", None, "has no weights"),
+        ("llava", "processor_config.json", {"processor_class": "Unknown"}, "does not know its processor_class"),
+        ("text_classifier", "tokenizer.json", None, "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
+        ("causal_lm", "tokenizer.json", None, "no usable tokenizer.json"),
     ],
-)
-def test_configuration_that_does_not_fit_is_rejected(
-    changed: Callable[..., Path], changes: dict[str, Any], reason: str
+)  # fmt: skip
+def test_folder_that_does_not_fit_is_rejected(
+    changed: Changed, name: str, file: str, fields: dict[str, Any] | None, reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(changed("vit", **changes)))
+        RUNTIME.load(source(changed(name, file, fields)))
 
 
 @pytest.mark.slow
-def test_missing_labels_are_reported_as_guessed(changed: Callable[..., Path]) -> None:
-    folder = changed("vit", id2label={str(number): f"LABEL_{number}" for number in range(3)}, label2id=())
+def test_missing_labels_are_reported_as_guessed(changed: Changed) -> None:
+    numbered = {str(number): f"LABEL_{number}" for number in range(3)}
+    folder = changed("vit", fields={"id2label": numbered, "label2id": ()})
     facts = {fact.topic: fact for fact in RUNTIME.inspect(source(folder)).facts}
     assert facts["labels"].value.startswith("none found, 3")
     assert facts["labels"].origin is Origin.GUESSED
@@ -175,67 +188,21 @@ def test_missing_labels_are_reported_as_guessed(changed: Callable[..., Path]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("name", "settings", "reason"),
     [
-        ({"labels": ("a", "b")}, "has 3 classes, but model-settings.json declares 2 labels"),
-        ({"layout": "panoptic"}, "layout: Expected none for this model"),
-        ({"preprocessing": PreprocessingSettings(scale=1.0)}, "has its own processor"),
-        ({"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
+        ("vit", {"labels": ("a", "b")}, "has 3 classes, but model-settings.json declares 2 labels"),
+        ("vit", {"layout": "panoptic"}, "layout: Expected none for this model"),
+        ("vit", {"preprocessing": PreprocessingSettings(scale=1.0)}, "has its own processor"),
+        ("vit", {"task_type": TaskType.OBJECT_DETECTION}, "does not list for OBJECT_DETECTION"),
+        ("vit", {"transformers": TransformersSettings(device="cuda:7000")}, "cuda:7000"),
+        ("segformer", {"layout": "instance"}, "layout: Expected one of semantic, got 'instance'"),
     ],
 )
-def test_settings_that_do_not_fit_are_rejected(folder_of: FolderOf, settings: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(folder_of("vit"), **settings))
-
-
-@pytest.mark.slow
-def test_unavailable_device_is_rejected(folder_of: FolderOf) -> None:
-    settings = TransformersSettings(device="cuda:7000")
-    with pytest.raises(ModelError, match="cuda:7000"):
-        RUNTIME.load(source(folder_of("vit"), transformers=settings))
-
-
-@pytest.mark.slow
-def test_layout_unsupported_by_processor_is_rejected(folder_of: FolderOf) -> None:
-    with pytest.raises(ModelError, match="layout: Expected one of semantic, got 'instance'"):
-        RUNTIME.load(source(folder_of("segformer"), layout="instance"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "file", "reason"),
-    [
-        ("vit", "preprocessor_config.json", "no usable image processor"),
-        ("vit", "config.json", "config.json cannot be read: No such file"),
-        ("vit", "model.safetensors", "has no weights"),
-        ("text_classifier", "tokenizer.json", "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
-        ("causal_lm", "tokenizer.json", "no usable tokenizer.json"),
-    ],
-)
-def test_folder_without_required_file_is_rejected(
-    changed: Callable[..., Path], name: str, file: str, reason: str
+def test_settings_that_do_not_fit_are_rejected(
+    folder_of: FolderOf, name: str, settings: dict[str, Any], reason: str
 ) -> None:
-    folder = changed(name)
-    (folder / file).unlink()
     with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(folder))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "file", "values", "reason"),
-    [
-        ("llava", "processor_config.json", {"processor_class": "Unknown"}, "does not know its processor_class"),
-        ("vit", "preprocessor_config.json", {"size": 64}, r"cannot answer a first request: .*64\*64"),
-    ],
-)
-def test_preparation_that_does_not_fit_is_rejected(
-    changed: Callable[..., Path], name: str, file: str, values: dict[str, Any], reason: str
-) -> None:
-    path = changed(name) / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-    with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(path.parent))
+        RUNTIME.load(source(folder_of(name), **settings))
 
 
 @pytest.mark.slow
@@ -274,7 +241,7 @@ def test_loading_and_answering_open_no_connection(
 
 
 @pytest.mark.slow
-def test_an_onnx_file_beside_the_weights_is_preferred(changed: Callable[..., Path]) -> None:
+def test_an_onnx_file_beside_the_weights_is_preferred(changed: Changed) -> None:
     folder = changed("vit")
     (found,) = discover(folder)
     assert describe(found).platform == "transformers"

@@ -1,6 +1,5 @@
 """Compare answers with the processors and `generate` of transformers."""
 
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
-from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, pil_image, scene, with_template
 from tests.support.data.library_answers import LibraryModel
 from tests.support.data.requests import request
 from tests.support.rejection import rejects
@@ -152,10 +151,7 @@ def templated(folder_of: FolderOf, tmp_path: Path) -> Callable[[str], Servable]:
     """Return a function that loads the LLaVA model with another chat template."""
 
     def load_with_template(template: str) -> Servable:
-        folder = tmp_path / "llava"
-        shutil.copytree(folder_of("llava"), folder)
-        (folder / "chat_template.jinja").write_text(template)
-        return TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder))
+        return TRANSFORMERS.load(with_template(folder_of("llava"), tmp_path / "llava", template))
 
     return load_with_template
 

@@ -1,6 +1,5 @@
 """Compare text models with the pipelines of transformers."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from app.plugins.torch.runtime import TRANSFORMERS
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.text_generation import GeneratedText
-from tests.plugins.torch.asking import FolderOf, Served, answers
+from tests.plugins.torch.asking import FolderOf, Served, answers, with_template
 from tests.support.data.requests import request, text_input
 from tests.support.models import tiny_language, tiny_models
 from tests.support.rejection import rejects
@@ -74,9 +73,8 @@ def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Ser
     for text in ("Hello", "the quick brown"):
         expected = generate(text, **options)[0]["generated_text"]
         assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
-        assert answers(served("causal_lm"), text_input(text, **{**options, "return_full_text": True})) == [
-            [GeneratedText(text + expected)]
-        ]
+        with_prompt = answers(served("causal_lm"), text_input(text, **{**options, "return_full_text": True}))
+        assert with_prompt == [[GeneratedText(text + expected)]]
         assert len(expected) > 4
 
 
@@ -86,13 +84,12 @@ def chat(*turns: str) -> list[dict[str, object]]:
 
 
 def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, served: Served, tmp_path: Path) -> None:
-    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
     template = (
         "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
         "{% if messages | length > 3 %}{{ raise_exception('too many messages') }}{% endif %}"
     )
-    (folder / "chat_template.jinja").write_text(template)
-    model = TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
+    source = with_template(folder_of("causal_lm"), tmp_path / "chat", template)
+    model = TRANSFORMERS.load(source)
     messages = chat("hello", "the quick", "brown")
     text = "user says hello. assistant says the quick. user says brown. assistant says"
     expected = answers(served("causal_lm"), text_input(text, max_new_tokens=9))
@@ -101,11 +98,10 @@ def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, s
     *_, last = model.stream(request(tensor), Limits())
     assert last.usage is not None
     assert (last.usage.completion, last.finish) == (9, "length")
-    stopped = answers(
-        model, text_input("a", messages=messages, max_new_tokens=9, stop=[expected[0][0].generated_text[2:5]])
-    )
-    assert stopped[0][0].generated_text == expected[0][0].generated_text[:2]
-    control = tiny_models.transformers().AutoTokenizer.from_pretrained(folder).eos_token
+    whole = expected[0][0].generated_text
+    stopped = answers(model, text_input("a", messages=messages, max_new_tokens=9, stop=[whole[2:5]]))
+    assert stopped[0][0].generated_text == whole[:2]
+    control = tiny_models.transformers().AutoTokenizer.from_pretrained(source.folder).eos_token
     with pytest.raises(InferenceError, match="control tokens"):
         answers(model, text_input("a", messages=chat(f"hello {control}")))
     with pytest.raises(InferenceError, match="chat template rejects the text: too many messages"):
@@ -116,10 +112,9 @@ def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, s
 def test_chat_template_that_rejects_a_short_message_is_rejected(
     folder_of: FolderOf, tmp_path: Path, template: str
 ) -> None:
-    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
-    (folder / "chat_template.jinja").write_text(template)
+    source = with_template(folder_of("causal_lm"), tmp_path / "chat", template)
     with pytest.raises(ModelError, match=r"chat: The model's chat template rejects .* correct the chat template"):
-        TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
+        TRANSFORMERS.load(source)
 
 
 def test_model_without_template_continues_one_message(served: Served) -> None:

@@ -137,27 +137,20 @@ def test_next_version_is_above_all_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "reason"),
+    ("name", "settings", "output", "reason"),
     [
-        ("half_plus_two", {}, "only a model that takes one image can be quantised"),
-        ("classifier", {"precision": "int8"}, "is quantised already"),
+        ("half_plus_two", {}, "out", "only a model that takes one image can be quantised"),
+        ("classifier", {"precision": "int8"}, "out", "is quantised already"),
+        ("classifier", {}, "out", "No file of the calibration data is an image"),
+        ("classifier", {}, "missing/out", "there is no folder"),
     ],
 )
-def test_unsuitable_models_are_rejected(tmp_path: Path, name: str, settings: dict[str, object], reason: str) -> None:
-    source = copy_of(tmp_path, name, **settings)
-    with pytest.raises(ModelError, match=reason):
-        quantize(source, IMAGES, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [("out", "No file of the calibration data is an image"), ("missing/out", "there is no folder")],
-)
-def test_calibration_without_images_or_output_folder_is_rejected(tmp_path: Path, output: str, message: str) -> None:
+def test_unsuitable_model_images_or_output_folder_is_rejected(
+    tmp_path: Path, name: str, settings: dict[str, object], output: str, reason: str
+) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"nothing")
-    with pytest.raises(ModelError, match=message):
-        quantize(copy_of(tmp_path, "classifier"), [tmp_path / "broken.jpg"], tmp_path / output)
+    with pytest.raises(ModelError, match=reason):
+        quantize(copy_of(tmp_path, name, **settings), [tmp_path / "broken.jpg"], tmp_path / output)
     assert not (tmp_path / "out").exists()
 
 
