@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.rows import Rows, to_rows
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
 from metadata.request import MetadataEntry
+from tests.support.data.recorded_rows import recorded_inference
 
 TARGET = 200
 BATCH = 2000
@@ -116,24 +117,20 @@ def _rows(dice: random.Random, number: int, count: int) -> Rows:
         {"label": LABELS[int(dice.random() ** 2 * 8)], "score": round(dice.random(), 4), **box}
         for _ in range(dice.randrange(6))
     ]
-    failed = number % 997 == 0
-    return to_rows(
-        RecordedInference(
-            id=f"{number:032x}-0-0",
-            request_id=f"request-{number}",
-            protocol="chariot-v2-kserve",
-            model="second" if number % 5 == 0 else "first",
-            version="1",
-            task_type="OBJECT_DETECTION",
-            started=STARTED + number * 1_000_000,
-            duration=12_000,
-            metadata=[MetadataEntry(*entry) for entry in entries],
-            records=None if failed else records,
-            image=RecordedImage(digest=f"{number % 1000:064x}", width=1280, height=720, size=200_000),
-            error="model_failed" if failed else None,
-            message="The model failed" if failed else "",
-        )
+    outcome = (
+        {"records": None, "error": "model_failed", "message": "The model failed"} if failed else {"records": records}
     )
+    inference = recorded_inference(
+        f"{number:032x}-0-0",
+        request_id=f"request-{number}",
+        protocol="chariot-v2-kserve",
+        model="second" if number % 5 == 0 else "first",
+        started=STARTED + number * 1_000_000,
+        metadata=[MetadataEntry(*entry) for entry in entries],
+        image=RecordedImage(digest=f"{number % 1000:064x}", width=1280, height=720, size=200_000),
+        **(failure if number % 997 == 0 else {"records": records}),
+    )
+    return to_rows(inference)
 
 
 if __name__ == "__main__":

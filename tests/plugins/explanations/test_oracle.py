@@ -41,7 +41,7 @@ def test_maps_agree_with_xaitk_saliency(tmp_path: Path) -> None:
     rise, occlusion = RandomMasks(6, 8, 1), OcclusionMasks(6, 8, 1)
     masks, windows = rise.draw(600), occlusion.draw(7 * 9)
     scores, window_scores = two_classes(masks), two_classes(windows)
-    given = {"masks": masks, "scores": scores, "windows": windows, "window_scores": window_scores}
+    given: dict[str, Any] = {"masks": masks, "scores": scores, "windows": windows, "window_scores": window_scores}
     np.savez(tmp_path / "given.npz", **given, whole=UNMASKED_SCORES)
     command = [str(python_with("xaitk")), str(ROOT / "tests" / "clients" / "with_xaitk.py"), str(tmp_path)]
     subprocess.run(command, check=True, timeout=120)

@@ -58,7 +58,7 @@ def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("parameters", "objects"), [({}, 1), ({"iou_threshold": 0.45}, 2)])
 def test_boxes_are_averaged_from_the_overlap_of_mediapipe(
-    tmp_path: Path, parameters: dict[str, float], objects: int
+    tmp_path: Path, parameters: dict[str, Any], objects: int
 ) -> None:
     # Two boxes of 20 pixels, 8 apart, have an IoU of 12 / 28.
     outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20]), 35: (0.6, [8, 0, 20, 20])})

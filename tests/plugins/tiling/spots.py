@@ -65,7 +65,7 @@ def detect_oriented(inputs: Sequence[Any]) -> Sequence[OrientedDetections]:
         masks = _masks(item.image.pixels)
         rectangles = [cv2.minAreaRect(cv2.findNonZero(mask)) for mask in masks]
         rows = [(cx, cy, w, h, np.radians(degrees)) for (cx, cy), (w, h), degrees in rectangles]
-        fields = {"boxes": np.array(rows, np.float32).reshape(-1, 5), "width": item.image.width}
+        fields: dict[str, Any] = {"boxes": np.array(rows, np.float32).reshape(-1, 5), "width": item.image.width}
         fields |= {"labels": ["spot"] * len(masks), "scores": _scores(masks), "height": item.image.height}
         found.append(OrientedDetections(**fields))
     return found

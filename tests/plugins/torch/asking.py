@@ -33,7 +33,7 @@ def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]
     return pixels
 
 
-def image_input(*images: NDArray[np.uint8], **parameters: object) -> BytesTensor:
+def image_input(*images: NDArray[np.uint8], **parameters: Any) -> BytesTensor:
     return file_input(*map(encode_image, images), **parameters)
 
 

@@ -69,7 +69,7 @@ def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> 
 
 def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
     generate = pipeline("text-generation", folder_of("causal_lm"))
-    options = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
     for text in ("Hello", "the quick brown"):
         expected = generate(text, **options)[0]["generated_text"]
         assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
@@ -147,7 +147,7 @@ def test_joined_chunks_equal_answer(served: Served) -> None:
 
 
 def test_sampling_is_repeatable_with_same_seed(served: Served) -> None:
-    def sample(**parameters: object) -> list[list[Any]]:
+    def sample(**parameters: Any) -> list[list[Any]]:
         return answers(served("causal_lm"), text_input("Hello", max_new_tokens=16, **parameters))
 
     assert sample(temperature=2.0, seed=1) == sample(temperature=2.0, seed=1)

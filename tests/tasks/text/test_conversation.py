@@ -52,11 +52,11 @@ def test_conversation_without_images_has_none() -> None:
 @pytest.mark.parametrize(
     ("count", "messages", "kind", "message"),
     [
-        (1, [], ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (1, list[Any](), ErrorKind.INVALID_REQUEST, "the last one from the user"),
         (1, [WHAT, ANSWER], ErrorKind.INVALID_REQUEST, "the last one from the user"),
         (2, [WHAT], ErrorKind.INVALID_REQUEST, "the 2 images of the request, got places for 1"),
         (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
-        (1, [{"role": "tool", "content": []}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
+        (1, [{"role": "tool", "content": list[Any]()}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
         (1, [HALF], ErrorKind.INVALID_REQUEST, "Expected Unicode text, got a lone surrogate"),
         (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
     ],

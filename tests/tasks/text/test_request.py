@@ -119,7 +119,7 @@ def test_invalid_inputs_are_rejected(inputs: tuple[InputTensor, ...], path: str,
         ),
     ],
 )
-def test_inputs_above_a_limit_are_rejected(inputs: tuple[InputTensor, ...], limits: dict[str, int], path: str) -> None:
+def test_inputs_above_a_limit_are_rejected(inputs: tuple[InputTensor, ...], limits: dict[str, Any], path: str) -> None:
     with rejects(path=path, kind=ErrorKind.TOO_LARGE):
         read(request(*inputs), **limits)
 
