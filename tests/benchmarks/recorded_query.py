@@ -117,9 +117,7 @@ def _rows(dice: random.Random, number: int, count: int) -> Rows:
         {"label": LABELS[int(dice.random() ** 2 * 8)], "score": round(dice.random(), 4), **box}
         for _ in range(dice.randrange(6))
     ]
-    outcome = (
-        {"records": None, "error": "model_failed", "message": "The model failed"} if failed else {"records": records}
-    )
+    failure: dict[str, Any] = {"records": None, "error": "model_failed", "message": "The model failed"}
     inference = recorded_inference(
         f"{number:032x}-0-0",
         request_id=f"request-{number}",

@@ -100,7 +100,7 @@ def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> 
         answers["gmap"] = {"s_s": {"image": json.dumps(FOUND)}}  # pyright: ignore[reportArgumentType]
         _, request = ask_once(protocol, answers, dataset_item=dataset_item, top_k=3)
         assert read_parameters(json.loads(request.content)) == {"top_k": 3, "prompts": ["What?"]}
-    none: Any = {"predictions": [{"labels": [], "scores": []}]}
+    none = {"predictions": [{"labels": list[str](), "scores": list[float]()}]}
     _, request = ask_once("tensorflow-serving", none, dataset_item=dataset_item, top_k=3)
     assert json.loads(request.content)["instances"][0] == {"image": {"b64": "cGljdHVyZQ=="}, "prompts": ["What?"]}
 

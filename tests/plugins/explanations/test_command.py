@@ -71,8 +71,9 @@ def test_explanation_peaks_at_the_object_and_is_drawn(
     tmp_path: Path, model: str, image: str, box: tuple[int, int, int, int]
 ) -> None:
     output = tmp_path / "out.png"
-    output = output_of("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
-    best = json.loads(output)[0]
+    done = charioteer("explain", IMAGES / image, "--name", model, "--samples", "200", "--json", "--draw", output)
+    assert done.returncode == 0, done.stderr
+    best = json.loads(done.stdout)[0]
     left, top, right, bottom = box
     assert left <= best["peak"]["x"] <= right
     assert top <= best["peak"]["y"] <= bottom

@@ -69,11 +69,12 @@ def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> 
 
 def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
     generate = pipeline("text-generation", folder_of("causal_lm"))
-    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
     for text in ("Hello", "the quick brown"):
+        options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
         expected = generate(text, **options)[0]["generated_text"]
         assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
-        with_prompt = answers(served("causal_lm"), text_input(text, **{**options, "return_full_text": True}))
+        options["return_full_text"] = True
+        with_prompt = answers(served("causal_lm"), text_input(text, **options))
         assert with_prompt == [[GeneratedText(text + expected)]]
         assert len(expected) > 4
 
