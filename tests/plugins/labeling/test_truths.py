@@ -46,7 +46,8 @@ def test_annotation_of_a_predicted_task_is_its_truth_in_labels_of_the_model(tmp_
         send(updated)
         assert (truth()["revision"], len(truth()["records"])) == (2, 1)
         assert send(created, annotation={**created["annotation"], "was_cancelled": True})["result"] == {}
-        error = send(created, annotation={"result": [{"type": "brushlabels", "value": {}}]})["result"]["error"]
+        brush: dict[str, object] = {"result": [{"type": "brushlabels", "value": {}}]}
+        error = send(created, annotation=brush)["result"]["error"]
         assert "Expected rectanglelabels, polygonlabels or choices" in error
         config = created["project"]["label_config"].replace("yellow circle", "yellow circle,green square")
         assert "stands for several of the model" in send(created, project={"label_config": config})["error"]

@@ -137,7 +137,7 @@ def test_repeated_image_is_stored_once() -> None:
 def test_redacted_values_appear_in_no_column() -> None:
     metadata = [*CAMERA, {"key": "car", "type": "dict", "value": json.dumps({"plate": "AB 12"})}]
     error = "inputs[0].parameters.prompts: Expected text, got 'AB 12'"
-    failure = {"outcome": ErrorKind.INVALID_REQUEST, "error": error}
+    failure: dict[str, Any] = {"outcome": ErrorKind.INVALID_REQUEST, "error": error}
     event = detection_event(metadata=metadata, parameters={"owner": "Ada", "prompts": ["AB 12"]}, **failure)
     (rows,) = converter("camera", "plate", "OWNER", "prompts", "latitude", "label")(event).rows
     written = repr(rows)

@@ -28,7 +28,7 @@ def detection_event(
     labels: Sequence[str] = LABELS,
     sample_count: int = 1,
     pixels: Image | None = None,
-    **changes: object,
+    **changes: Any,
 ) -> RequestContext:
     """Return the event of a detector: `sample_count` images, one for each input, with `labels` of falling scores."""
     image, count = pixels or Image(np.zeros((320, 640, 3), np.uint8)), len(labels)
