@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from importlib.metadata import distributions, version
+from importlib.metadata import Distribution, distributions, version
 from importlib.resources import files
 from typing import Any
 
@@ -67,6 +67,10 @@ def test_sbom_dependencies_refer_to_listed_components(sbom: Document) -> None:
 def test_sbom_is_reproducible(sbom: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = (sbom["metadata"]["component"], *sbom["components"])
     libraries = {part["bom-ref"]: part.get("components", []) for part in parts}
-    # Their digests take seconds.
-    monkeypatch.setattr("deploy.sbom.native_libraries", lambda package: libraries[reference(package)])
+
+    def known_libraries(package: Distribution) -> list[Document]:
+        """Return libraries as they were read, because their digests take seconds."""
+        return libraries[reference(package)]
+
+    monkeypatch.setattr("deploy.sbom.native_libraries", known_libraries)
     assert bill() == sbom

@@ -30,7 +30,7 @@ def answers(model: Any, *items: Any) -> list[list[str]]:
     return [list(prediction.answers) for prediction in model(items)]
 
 
-def ask(model: Any, *prompts: str, features: tuple[int, ...] = FEATURES, **parameters: object) -> list[str]:
+def ask(model: Any, *prompts: str, features: tuple[int, ...] = FEATURES, **parameters: Any) -> list[str]:
     """Return the answers to prompts about one image."""
     return answers(model, tiny.prompted_image(tiny.image_with_features(*features), *prompts, **parameters))[0]
 
@@ -99,7 +99,7 @@ def test_image_is_encoded_once_if_all_prompts_are_usable(model: Any, prompts: tu
 
 
 def test_sampling_is_repeatable_only_with_same_seed(model: Any) -> None:
-    def sample(**parameters: object) -> list[str]:
+    def sample(**parameters: Any) -> list[str]:
         return ask(model, "a", temperature=9.0, max_new_tokens=20, **parameters)
 
     assert sample(seed=7) == sample(seed=7)
