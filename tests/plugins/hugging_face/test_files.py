@@ -19,24 +19,15 @@ PREPROCESSOR = "preprocessor_config.json"
 @pytest.mark.parametrize(
     ("content", "labels", "size"),
     [
-        (
-            {"id2label": {str(number): f"class {number}" for number in reversed(range(12))}, "image_size": 224},
-            tuple(f"class {number}" for number in range(12)),
-            (224, 224),
-        ),
+        ({"id2label": {str(number): f"class {number}" for number in reversed(range(12))}, "image_size": 224},
+         tuple(f"class {number}" for number in range(12)), (224, 224)),
         ({"image_size": [32, 48], "time_step_limit": [0.0, math.inf], "scale": math.nan}, None, (32, 48)),
         ({"id2label": {"0": "a", "2": "c"}}, None, None),
-        (
-            {
-                "architecture": "resnet18",
-                "label_names": ["a", "b"],
-                "pretrained_cfg": {"input_size": [3, 288, 320], "mean": [0.5] * 3, "crop_pct": 0.9, "tag": ""},
-            },
-            ("a", "b"),
-            (288, 320),
-        ),
+        ({"architecture": "resnet18", "label_names": ["a", "b"],
+          "pretrained_cfg": {"input_size": [3, 288, 320], "mean": [0.5] * 3, "crop_pct": 0.9, "tag": ""}},
+         ("a", "b"), (288, 320)),
     ],
-)
+)  # fmt: skip
 def test_labels_and_size_are_read(
     tmp_path: Path, content: dict[str, Any], labels: tuple[str, ...] | None, size: tuple[int, int] | None
 ) -> None:

@@ -58,9 +58,8 @@ def test_our_classifier_implements_maite_protocol(tmp_path: Path, kind: type[Any
 
 
 def test_classes_with_equal_names_keep_their_positions(tmp_path: Path) -> None:
-    code = (
-        "class Model:\n    labels = ['crane', 'cat', 'crane']\n    def predict(self, image): return [0.25, 0.5, 0.75]"
-    )
+    labels = "labels = ['crane', 'cat', 'crane']"
+    code = f"class Model:\n    {labels}\n    def predict(self, image): return [0.25, 0.5, 0.75]"
     write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     classifier = as_maite(tmp_path / "m", allow_code=True)
     assert isinstance(classifier, MaiteClassifier)
@@ -80,9 +79,8 @@ def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
 
     write_model(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     model: Any = as_maite(tmp_path / "m", allow_code=True)
-    images: Any = [
-        (np.full((3, 48, 64), 204 * index, np.uint8), np.eye(2)[index], {"id": str(index)}) for index in (0, 1)
-    ]
+    pixels = [np.full((3, 48, 64), light, np.uint8) for light in (0, 204)]
+    images: Any = [(pixels[index], np.eye(2)[index], {"id": str(index)}) for index in (0, 1)]
     predictions: Any = predict(model=model, dataset=images, batch_size=2)[0]
     assert np.array(predictions[0]) == pytest.approx(np.array([[1, 0], [0.2, 0.8]]))
 

@@ -42,17 +42,12 @@ def metrics_after(*events: RequestContext) -> dict[str, float]:
 
 
 def test_labels_scores_and_sizes_are_counted() -> None:
-    values = metrics_after(
-        event_of(detections("cat", "cat", "dog")),
-        event_of(detections()),
-        event_of(detections(*["dog"] * 50, score=0.95)),
-    )
-    assert values['charioteer_predictions_total{label="cat",model="m"}'] == 2
-    assert values['charioteer_predictions_total{label="dog",model="m"}'] == 51
-    assert values['charioteer_prediction_score_bucket{le="0.4",model="m"}'] == 0
-    assert values['charioteer_prediction_score_bucket{le="0.5",model="m"}'] == 3
-    assert values['charioteer_prediction_score_bucket{le="0.9",model="m"}'] == 3
-    assert values['charioteer_prediction_score_bucket{le="+Inf",model="m"}'] == 53
+    found = detections("cat", "cat", "dog"), detections(), detections(*["dog"] * 50, score=0.95)
+    values = metrics_after(*map(event_of, found))
+    for label, count in {"cat": 2, "dog": 51}.items():
+        assert values[f'charioteer_predictions_total{{label="{label}",model="m"}}'] == count
+    for bound, count in {"0.4": 0, "0.5": 3, "0.9": 3, "+Inf": 53}.items():
+        assert values[f'charioteer_prediction_score_bucket{{le="{bound}",model="m"}}'] == count
     assert values['charioteer_prediction_score_count{model="m"}'] == 53
     assert values['charioteer_prediction_score_sum{model="m"}'] == pytest.approx(49)
     assert values['charioteer_image_pixels_sum{model="m"}'] == 3 * 1200
@@ -67,9 +62,8 @@ def test_score_that_is_not_finite_stays_out_of_the_sum(score: float) -> None:
 
 
 def test_unknown_labels_are_counted_together() -> None:
-    values = metrics_after(
-        *[event_of(detections(f"made up {index}")) for index in range(50)], event_of(detections("cat"))
-    )
+    unknown = [f"made up {index}" for index in range(50)]
+    values = metrics_after(*(event_of(detections(label)) for label in [*unknown, "cat"]))
     counted = {name: value for name, value in values.items() if name.startswith("charioteer_predictions_total")}
     assert counted == {
         'charioteer_predictions_total{label="other",model="m"}': 50,

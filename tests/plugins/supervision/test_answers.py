@@ -19,12 +19,8 @@ from tasks.vision.request import ImageItem
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_and_load
 
-CLASSIFY, DETECT, ORIENTED, SEGMENT = (
-    TaskType.IMAGE_CLASSIFICATION,
-    TaskType.OBJECT_DETECTION,
-    TaskType.ORIENTED_OBJECT_DETECTION,
-    TaskType.IMAGE_SEGMENTATION,
-)
+CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
+ORIENTED, SEGMENT = TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION
 ITEM = ImageItem(Image(np.zeros((100, 200, 3), np.uint8)), SelectionParameters())
 BOXES = np.array([[10, 20, 30, 40], [1, 2, 3, 4]], np.float32)
 SCORES, NUMBERS, NAMES = np.array([0.5, 0.25], np.float32), np.array([1, 0]), np.array(["bus", "car"])
