@@ -57,11 +57,7 @@ OTHER_COUNT = {**changed("io.output", {"nClasses": 4}), "index2label": list("abc
         (FREE, {"shape": ("b", 3, 2, "h", "w")}, "height, width], but the input is [-1, 3, 2,"),
         (changed("io.input", GREY), {}, "has 3 channels, but model-metadata.json declares GRAYSCALE, which needs 1"),
         (changed("io.input", GREY), {"shape": ("b", "c", "h", "w")}, "any number of channels, but model-metadata.json"),
-        (
-            changed("io.input.height", 12),
-            {"shape": ("b", 3, 10, 20)},
-            "has the height 10, but model-metadata.json dec",
-        ),
+        (changed("io.input.height", 12), {"shape": ("b", 3, 10, 20)}, "has the height 10, but model-metadata.json"),
         (changed("index2label", None), {}, "index2label: Expected a label for each class"),
         (changed("index2label", {"0": "a", "2": "b", "3": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
         (changed("index2label", {"a": "a", "b": "b", "c": "c"}), {}, "Expected the class numbers 0 to 2 as keys"),
