@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
@@ -58,6 +58,25 @@ def open_page(
         assert expect_errors or messages == [], messages
     finally:
         context.close()
+
+
+_UNTIL = """async ([milliseconds, argument]) => {{
+  const deadline = performance.now() + milliseconds;
+  for (;;) {{
+    const value = await ({predicate})(argument);
+    if (value) return value;
+    if (performance.now() > deadline) throw new Error(`The condition does not hold after ${{milliseconds}} ms`);
+    await new Promise(requestAnimationFrame);
+  }}
+}}"""
+
+
+def wait_for_promise(page: Page, predicate: str, argument: object = None) -> Any:
+    """Wait until an async function of JavaScript gives a true value, and return that value.
+
+    `Page.wait_for_function` does not wait for it: it takes the promise itself for true.
+    """
+    return page.evaluate(_UNTIL.format(predicate=predicate), [_MILLISECONDS, argument])
 
 
 def assert_fits(page: Page, size: Size) -> None:

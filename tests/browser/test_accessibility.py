@@ -72,7 +72,8 @@ def test_page_weighs_little(browser: Browser, server: str) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text("Try")
         page.wait_for_load_state("networkidle")
         number, first, _ = page.evaluate(WEIGHT)
-        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        paints = "performance.getEntriesByName('first-contentful-paint')"
+        paint = page.wait_for_function(f"{paints}[0]?.startTime").json_value()
         for link in page.get_by_role("navigation").get_by_role("link").all():
             link.click()
             expect(link).to_have_attribute("aria-current", "page")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.looking import open_page
+from tests.browser.looking import open_page, wait_for_promise
 from tests.browser.programs import Programs
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
@@ -55,10 +55,12 @@ def block_text(page: Page, name: str) -> str:
 def copy_text(page: Page, name: str) -> str:
     """Click the button that copies a text, and return the text."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    # The button may still show "Copied" of the text before.
+    page.evaluate("navigator.clipboard.writeText('')")
     button = page.get_by_role("button", name=f"Copy: {name}")
     button.click()
     expect(button).to_have_text("Copied")
-    return page.evaluate("navigator.clipboard.readText()")
+    return wait_for_promise(page, "() => navigator.clipboard.readText()")
 
 
 DROP = """([name, data]) => {
@@ -225,6 +227,8 @@ def test_file_name_cannot_end_the_here_document(
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.evaluate(DROP, [name, image])
+        # A dropped file is read before it is added.
+        expect(page.locator(".stage")).to_have_attribute("aria-label", f"{name} with results")
         page.get_by_role("button", name="Use in code").click()
         for protocol in ("chariot", "grps"):
             choose(page, protocol)

@@ -31,6 +31,14 @@ def save_png(page: Page) -> Image.Image:
     return Image.open(waiting.value.path()).convert("RGB")
 
 
+def hold_explanation(page: Page) -> None:
+    """Press the focused button, and leave its request without an answer."""
+    url = re.compile(":explain$")
+    page.route(url, lambda route: None, times=1)
+    with page.expect_request(url):
+        page.keyboard.press("Enter")
+
+
 def use_occlusion(page: Page) -> None:
     """Choose the quickest settings; the panel is open."""
     page.get_by_text("Settings").click()
@@ -42,7 +50,7 @@ def test_displayed_map_equals_the_map_of_the_answer(browser: Browser, server: st
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
         page.get_by_role("button", name="Explain purple star").focus()
-        page.keyboard.press("Enter")
+        hold_explanation(page)
         panel = page.get_by_role("region", name="Explanation")
         page.get_by_role("button", name="Stop").click()
         use_occlusion(page)
@@ -99,9 +107,8 @@ def test_class_is_explained_on_a_phone(browser: Browser, server: str) -> None:
 def test_explanation_is_stopped_and_a_rejection_is_shown(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg", expect_errors=True) as page:
         expect_findings(page, 5)
-        page.route(re.compile(":explain$"), lambda route: None, times=1)
         page.get_by_role("button", name=re.compile("Explain")).first.focus()
-        page.keyboard.press("Enter")
+        hold_explanation(page)
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
         page.get_by_text("Settings").click()

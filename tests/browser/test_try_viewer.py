@@ -30,6 +30,8 @@ def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -
     record = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())[0]
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect_findings(page, 5)
+        # The list is written again when the explanations add their button to each row.
+        expect(rows(page).get_by_role("button", name="Explain")).to_have_count(5)
         page.get_by_role("button", name="1:1, actual size").click()
         expect_drawn(page)
         stage = page.locator(".stage").bounding_box()

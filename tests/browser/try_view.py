@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.looking import wait_for_promise
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT
@@ -29,10 +30,10 @@ def rows(page: Page) -> Locator:
     return page.get_by_role("region", name="Results").locator("ol.records li")
 
 
-# Layers get their size after the stage has one, and are drawn in the next frame.
+# The stage appears with its first image. Layers get their size after it, and are drawn in the next frame.
 DRAWN = """async () => {
   const layers = [...document.querySelectorAll(".stage canvas")].filter((layer) => layer.offsetParent !== null);
-  if (layers.some((layer) => !layer.width || !layer.height)) return false;
+  if (!layers.length || layers.some((layer) => !layer.width || !layer.height)) return false;
   const frame = () => new Promise(requestAnimationFrame);
   const size = () => layers.map((layer) => [layer.width, layer.height]).join();
   const before = size();
@@ -44,7 +45,7 @@ DRAWN = """async () => {
 
 def expect_drawn(page: Page) -> None:
     """Wait until the layers of all images have their size and are drawn."""
-    page.wait_for_function(DRAWN)
+    wait_for_promise(page, DRAWN)
 
 
 def expect_findings(page: Page, number: int) -> None:
@@ -82,10 +83,10 @@ def assert_drawn(page: Page, model: str, records: list[dict[str, Any]], width: i
     page.get_by_role("button", name="1:1, actual size").click()
     expect(page.get_by_text("100 %", exact=True)).to_be_visible()
     expected = {"polygons": polygons(model, records, width, height), "width": width, "height": height}
-    page.wait_for_function(
-        f"expected => ({SHAPES})(expected).then(result => result.missing.length <= 0.02 * result.checked)", arg=expected
-    )
-    result = page.evaluate(SHAPES, expected)
+    expect_drawn(page)
+    # The list of results may come before the shapes.
+    are_drawn = "result.checked > 0 && result.missing.length <= 0.02 * result.checked && result"
+    result = wait_for_promise(page, f"expected => ({SHAPES})(expected).then(result => {are_drawn})", expected)
     assert result["checked"] > 40
     # A shape may cover the edge of another.
     assert len(result["missing"]) <= 0.02 * result["checked"]
