@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import IMAGES, expect_drawn, expect_findings, infer
+from tests.browser.try_view import HELD_IMAGES, IMAGES, expect_drawn, expect_findings, infer
 from tests.browser.zero_shot import open_zero_shot, sent_labels
 
 # Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
@@ -105,14 +105,6 @@ def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser,
         expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
 
 
-HELD = """(() => {
-  const decode = window.createImageBitmap;
-  const released = new Promise((resolve) => (window.release = resolve));
-  window.createImageBitmap = async (...all) => {
-    await released;
-    return decode(...all);
-  };
-})()"""
 # Whether both images are drawn: their centres are opaque.
 ARE_OPAQUE = """() => {
   const canvases = [...document.querySelectorAll("canvas.image")];
@@ -127,7 +119,7 @@ ARE_OPAQUE = """() => {
 
 def test_both_images_are_shown_if_the_answers_arrive_before_the_image_is_decoded(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#models") as page:
-        page.add_init_script(HELD)
+        page.add_init_script(HELD_IMAGES)
         page.goto("about:blank")
         answers: list[str] = []
         page.on("response", lambda response: answers.append(response.url) if "/infer" in response.url else None)

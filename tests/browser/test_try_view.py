@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, rows
+from tests.browser.try_view import HELD_IMAGES, IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, rows
 from tests.support.servers.server_process import run_server
 
 pytestmark = pytest.mark.slow
@@ -118,6 +118,21 @@ def test_view_chosen_while_the_address_is_saved_is_opened(browser: Browser, serv
         )
         expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
         expect(page).to_have_url(re.compile("#models$"))
+
+
+def test_image_decoded_after_its_view_was_left_leaves_the_address(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#metrics") as page:
+        page.add_init_script(HELD_IMAGES)
+        page.goto("about:blank")
+        page.goto(f"{server}/#try?model=detector&sample=scene.jpg")
+        expect(rows(page).first).to_be_visible()
+        page.get_by_role("navigation").get_by_role("link", name="Models").click()
+        expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
+        page.evaluate("window.release()")
+        # The address is saved after 150 ms, before this view has the models of the server for the second time.
+        for _ in range(2):
+            page.wait_for_event("response", lambda response: response.url.endswith("/page/models.json"))
+        expect(page).to_have_url(f"{server}/#models")
 
 
 def test_empty_result_above_the_score_threshold_is_reported(browser: Browser, server: str) -> None:

@@ -30,6 +30,16 @@ def rows(page: Page) -> Locator:
     return page.get_by_role("region", name="Results").locator("ol.records li")
 
 
+# Images are decoded only after `window.release()`.
+HELD_IMAGES = """(() => {
+  const decode = window.createImageBitmap;
+  const released = new Promise((resolve) => (window.release = resolve));
+  window.createImageBitmap = async (...all) => {
+    await released;
+    return decode(...all);
+  };
+})()"""
+
 # The stage appears with its first image. Layers get their size after it, and are drawn in the next frame.
 DRAWN = """async () => {
   const layers = [...document.querySelectorAll(".stage canvas")].filter((layer) => layer.offsetParent !== null);

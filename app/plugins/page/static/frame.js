@@ -159,7 +159,10 @@ async function route() {
     checkConnection();
     return;
   }
-  opened = module.open(main, tools);
+  // A view that was left may still finish something, but must not change the address of the next one.
+  let own = null;
+  const save = (latest) => own !== null && own === opened && tools.save(latest);
+  own = opened = module.open(main, { ...tools, save });
   opened.change(parameters);
 }
 
