@@ -1,7 +1,7 @@
 """Install packages with uv, which needs a tenth of pip's processor time.
 
-``python -m tests.installed.uv EXTRA...`` installs the packages of extras of Charioteer. uv reads no settings of pip, so
-they are translated. Where that is impossible, nothing is installed, and pip can do it.
+``python -m tests.installed.uv EXTRA...`` installs Charioteer with extras. uv reads no settings of pip, so they are
+translated. Where that is impossible, nothing is installed, and pip can do it.
 """
 
 import ast
@@ -56,15 +56,8 @@ def translate(settings: str) -> tuple[list[str], dict[str, str]] | None:
 
 
 def install_extras(*extras: str) -> bool:
-    """Install the packages of extras of Charioteer in this environment; return False if that fails."""
-    return _uv(
-        "install",
-        "--python",
-        sys.executable,
-        "--requirements",
-        "pyproject.toml",
-        *(f"--extra={name}" for name in extras),
-    )
+    """Install Charioteer with extras in this environment, as an editable one; return False if that fails."""
+    return _uv("install", "--python", sys.executable, "--editable", f".[{','.join(extras)}]")
 
 
 def install(python: Path, installed: Path, *requirements: str) -> bool:
