@@ -24,6 +24,7 @@ from app.plugins.drift.service import Drift, load_embedder
 from app.plugins.drift.settings import DriftSettings
 from tasks.vision.image import Image
 from tests.support.data.drift_samples import sample
+from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
@@ -107,8 +108,9 @@ def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
             (output,) = response.json()["outputs"]
             assert 0 <= output["parameters"]["similarity"] <= 1
             assert float(response.headers["charioteer-similarity"]) == output["parameters"]["similarity"]
-        drifted = 'charioteer_drift_detected{model="detector"} 1.0'
-        assert any(drifted in client.get("/metrics").text for _ in range(5000))
+        # The metrics are updated first.
+        wait_until(lambda: "detector" in client.get("/page/drift.json").json())
+        assert 'charioteer_drift_detected{model="detector"} 1.0' in client.get("/metrics").text
         (window,) = client.get("/page/drift.json").json()["detector"]
         names = [test["name"] for test in window["tests"] if test["drifted"]]
         assert "Kolmogorov-Smirnov" in names
