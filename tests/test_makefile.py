@@ -1,5 +1,6 @@
 """`make help`, and other places that run the checks of the Makefile."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -64,3 +65,18 @@ def test_check_fails_if_one_of_its_parts_fails(tmp_path: Path) -> None:
 def test_hosted_ci_runs_the_gate() -> None:
     workflow: Any = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert ".ci/run" in [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def test_gate_runs_every_part_and_fails_if_one_fails(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    make.write_text(f'#!/bin/sh\necho "made $1"\necho "$1" >>{tmp_path}/targets\ntest "$1" != "$FAILING"\n')
+    make.chmod(0o755)
+    targets = ["test", ".venv/.gate", "check", "test-slow", "docs"]
+    for failing in ("none", *targets):
+        (tmp_path / "targets").write_text("")
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FAILING": failing}
+        run = subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=60)
+        assert (run.returncode == 0) == (failing == "none"), failing
+        if failing == "none":
+            assert sorted((tmp_path / "targets").read_text().split()) == sorted(targets)
+            assert "made check" in run.stdout
