@@ -1,5 +1,6 @@
 """Models that run in this process without a server, with inputs as in a notebook."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,21 @@ class PillowLikeImage:
     __array_interface__ = np.ascontiguousarray(SCENE).__array_interface__
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        SCENE,
-        SCENE.tolist(),
-        PillowLikeImage(),
-        np.asfortranarray(SCENE),
-        SCENE.astype(np.int64),
-        SCENE / 255,
-        (SCENE / 255).astype(">f4"),
-    ],
-    ids=["array", "list", "library", "fortran", "int64", "float64", "big-endian"],
-)
-def test_images_of_every_kind_are_read(image: Any) -> None:
-    records = InProcessModel(DEMO_MODELS / "detector").ask(image)
+# Functions, because lists of a million numbers would be made while tests are collected.
+KINDS: dict[str, Callable[[], Any]] = {
+    "array": lambda: SCENE,
+    "list": SCENE.tolist,
+    "library": PillowLikeImage,
+    "fortran": lambda: np.asfortranarray(SCENE),
+    "int64": lambda: SCENE.astype(np.int64),
+    "float64": lambda: SCENE / 255,
+    "big-endian": lambda: (SCENE / 255).astype(">f4"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_of_every_kind_are_read(kind: str) -> None:
+    records = InProcessModel(DEMO_MODELS / "detector").ask(KINDS[kind]())
     assert len(records) == 5
 
 
