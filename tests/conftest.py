@@ -36,13 +36,20 @@ SLOW = tuple(
 LONGEST = tuple(
     _TESTS / name
     for name in (
-        "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "installed/test_extras.py", "browser",
-        "installed/test_readme.py", "plugins/recording/test_recording_server.py", "test_distribution.py",
-        "faults/test_stopping.py", "plugins/torch/test_timm.py", "plugins/conformance/test_deliberate_faults.py",
-        "deploy/test_image.py", "faults/test_surroundings.py", "plugins/conformance/test_foreign_servers.py",
+        "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "browser", "installed/test_readme.py",
+        "installed/test_extras.py", "plugins/torch", "deploy/test_image.py", "faults/test_stopping.py",
+        "plugins/conformance/test_deliberate_faults.py", "test_distribution.py", "plugins/isolation/test_server.py",
+        "plugins/evaluation/test_command.py", "plugins/recording/test_recording_server.py",
+        "core/server/test_process.py", "faults/test_soak.py", "faults/test_surroundings.py",
     )
 )  # fmt: skip
-"""Files that take longest, and the folder whose files share a browser and a server: at the end no worker waits long."""
+"""Files and folders that take longest: at the end no worker waits long."""
+
+_TOGETHER = ("tests/browser/test_try", "tests/browser/", "tests/plugins/torch/")
+"""Files that one worker runs, because they share a browser and a server, or the import of torch.
+
+Two workers share the tests of the page: about half of their time is in the files `test_try_*.py`.
+"""
 
 
 # Thousands of tests are in hundreds of files.
@@ -86,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Give the tests of the page to two workers: each worker that has some starts a browser and a server."""
+    """Give files that share something expensive to one worker."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -94,8 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            # About half of their time is in the files `test_try_*.py`.
-            return next((folder for folder in ("tests/browser/test_try", "tests/browser/") if folder in file), file)
+            return next((files for files in _TOGETHER if files in file), file)
 
     return Scheduling(config, log)
 
