@@ -22,6 +22,7 @@ from app.plugins.recording.writer import Writer
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.plugins.recording.memory_store import MemoryStore
 from tests.support.data.inference_events import detection_event
+from tests.support.polling import wait_until
 
 
 class Recording:
@@ -102,8 +103,9 @@ def test_answers_wait_until_they_are_recorded_in_one_batch(recording: Recording)
     recording.store.write_gate.set()
     wait_recorded(first, *others)
     assert recording.store.batches == [1, 20]
-    metrics = {name: recording.metric(name) for name in ("recorded_total", "up", "commit_seconds_count")}
-    assert metrics == {"recorded_total": 21, "up": 1, "commit_seconds_count": 2}
+    assert (recording.metric("recorded_total"), recording.metric("up")) == (21, 1)
+    # Counted after the client has its answer.
+    wait_until(lambda: recording.metric("commit_seconds_count") == 2)
 
 
 def test_failing_store_rejects_immediately_and_recovers(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,8 +115,13 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
         assert 0 < (recording.metric("failures_total", fault="full") or 0) < 20
         assert recording.metric("up") == 0
         assert recording.metric("dropped_total", reason="full") == 20
-        # Readiness reports this reason.
-        assert recording.recorder.unavailable_reason == "The inference could not be recorded: its store is full"
+
+        def unavailable_reason() -> str:
+            failure(recording.record())
+            return recording.recorder.unavailable_reason
+
+        # Readiness reports this reason, until the time of the next attempt.
+        wait_until(lambda: unavailable_reason() == "The inference could not be recorded: its store is full")
         recording.store.fault = None
         while recording.metric("up") == 0:
             recorded = recording.record()
