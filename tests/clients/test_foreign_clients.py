@@ -22,13 +22,18 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the fixture models, because a test replaces one."""
-    return shutil.copytree(MODELS, tmp_path_factory.mktemp("clients") / "models")
+    """Copy the fixture models, because a test replaces one, and add two that make vectors of texts and of images."""
+    folder = shutil.copytree(MODELS, tmp_path_factory.mktemp("clients") / "models")
+    shutil.copytree(PYTHON_MODELS / "embedder", folder / "embedder")
+    shutil.copytree(MODELS / "classifier", folder / "image-embedder")
+    settings = {"task_type": "TENSOR", "preprocessing": {"size": [64, 64]}}
+    (folder / "image-embedder" / "model-settings.json").write_text(json.dumps(settings))
+    return folder
 
 
 @pytest.fixture(scope="module")
 def server(models: Path) -> Generator[ServerProcess]:
-    with run_server("--model-repository", str(models)) as process:
+    with run_server("--model-repository", str(models), "--allow-code") as process:
         yield process
 
 
@@ -53,15 +58,8 @@ def test_tritonclient_passes_checks_and_exchanges_a_model(server: ServerProcess,
     assert loaded.status_code == 200
 
 
-def test_openai_clients_pass_checks(tmp_path: Path) -> None:
-    folder = shutil.copytree(MODELS / "vlm", tmp_path / "vlm").parent
-    shutil.copytree(MODELS / "detector", folder / "detector")
-    shutil.copytree(MODELS / "classifier", folder / "image-embedder")
-    settings = {"task_type": "TENSOR", "preprocessing": {"size": [64, 64]}}
-    (folder / "image-embedder" / "model-settings.json").write_text(json.dumps(settings))
-    shutil.copytree(PYTHON_MODELS / "embedder", folder / "embedder")
-    with run_server("--model-repository", str(folder), "--allow-code") as own:
-        run_checks("openai", "with_openai", own.address)
+def test_openai_clients_pass_checks(server: ServerProcess) -> None:
+    run_checks("openai", "with_openai", server.address)
 
 
 def test_label_studio_converts_predictions_back_to_the_records(small_models: Path) -> None:
