@@ -22,7 +22,13 @@ from tests.support.models.colliding_packages import make_project
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
-SMALL = {"ray_actor_options": {"num_cpus": 0.5}, "graceful_shutdown_wait_loop_s": 0.1, "health_check_timeout_s": 300}
+SMALL = {
+    "ray_actor_options": {"num_cpus": 0.5},
+    "graceful_shutdown_wait_loop_s": 0.1,
+    # Lost replicas are noticed at the next check, by default after ten seconds.
+    "health_check_period_s": 1,
+    "health_check_timeout_s": 300,
+}
 ONE = {**SMALL, "num_replicas": 1}
 TWO = {**SMALL, "num_replicas": 2}
 PATIENT = {"timeout_seconds": 300}
