@@ -64,13 +64,15 @@ def write_classifier(
     return Model(graph, write_metadata(folder, content))
 
 
-def write_detector(folder: Path, *, labels: object = None, **changes: Any) -> Model:
+def write_detector(
+    folder: Path, *, shape: Sequence[Side] = ("b", 3, "h", "w"), labels: object = None, **changes: Any
+) -> Model:
     """Write a detector with fixed boxes, whose scores are the mean of the input times `MIXES`."""
     folder.mkdir(parents=True, exist_ok=True)
     graph = graphs.affine(
         folder / "model.onnx",
         {"boxes": (BOXES, np.zeros_like(BOXES)), "scores": (np.zeros_like(MIXES), MIXES)},
-        shape=("b", 3, "h", "w"),
+        shape=shape,
         name="image",
     )
     labels = {str(index): label for index, label in enumerate(LABELS)} if labels is None else labels
