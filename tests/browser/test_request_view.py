@@ -229,6 +229,8 @@ def test_file_name_cannot_end_the_here_document(
         page.evaluate(DROP, [name, image])
         # A dropped file is read before it is added.
         expect(page.locator(".stage")).to_have_attribute("aria-label", f"{name} with results")
+        # Results that arrive move the next button.
+        expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(5)
         page.get_by_role("button", name="Use in code").click()
         for protocol in ("chariot", "grps"):
             choose(page, protocol)
@@ -252,7 +254,7 @@ def test_several_images_are_sent_in_one_request(
         shutil.copy(IMAGES / name, tmp_path)
     with open_page(browser, f"{server}/#try?model=detector") as page:
         page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
-        expect(page.get_by_role("group", name="Images", exact=True)).to_be_visible()
+        expect(page.get_by_text("2 answered in")).to_be_visible()
         page.get_by_role("button", name="Use in code").click()
         counts: dict[str, int] = {}
         for protocol in HTTP_PROTOCOLS:
