@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
-# It takes a fifth of pip's time, for the installations on the way of most developers and of CI; pip can do the same.
+# It is faster than pip, for the installations on the way of most developers and of CI; pip can do the same.
 UV := $(PIP) 'uv>=0.9' && $(BIN)/python -m tests.installed.uv
 
 # Hundreds of processes of the tests import the same modules: keep the bytecode, even if the environment says otherwise.
@@ -62,7 +62,7 @@ database: ## [test] install PostgreSQL for the tests of recording
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests are skipped"; }
 
-# Types take longest; the other checks run beside them. With two threads pyright takes half as much processor time again.
+# Types take longest; the other checks run beside them. Two threads of pyright would take more processor time.
 check: $(VENV)/.check ## [test] check style, types, import contracts, spelling, wording and links
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-types check-texts
 

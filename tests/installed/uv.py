@@ -1,4 +1,4 @@
-"""Install packages with uv, which needs a tenth of pip's processor time.
+"""Install packages with uv, which needs less processor time than pip.
 
 ``python -m tests.installed.uv EXTRA...`` installs Charioteer with extras. uv reads no settings of pip, so they are
 translated. Where that is impossible, nothing is installed, and pip can do it.

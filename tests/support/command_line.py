@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from unittest import mock
 
-from app.core.cli import command_line, main
+from app.core.cli import main
 from tests.support.servers.server_process import ROOT
 
 
@@ -24,8 +24,6 @@ def charioteer(*arguments: str | Path, cwd: Path = ROOT) -> CompletedProcess[str
     ):
         # Cyclopts warns of a test that forgets the arguments; here they are in `sys.argv`.
         warnings.filterwarnings("ignore", "Cyclopts application invoked without tokens")
-        # A process builds its command line once, and adds to it while it runs its one command.
-        command_line.cache_clear()
         try:
             main()
         except SystemExit as stop:

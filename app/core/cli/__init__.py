@@ -5,7 +5,6 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +40,6 @@ def _shown_default(value: object) -> str | None:
     return None if value is None or value is False or value == "" else str(value)
 
 
-@cache
 def command_line() -> App:
     """Return ``charioteer`` with the commands of core and of all plugins.
 

@@ -43,14 +43,12 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
   );
   const element = make("div.image-list.empty", sources, steps, dialog);
   let shown = null;
-  let latestRequest = 0;
-  // The name of the sample that is being loaded.
-  let loading = null;
+  // The last choice of images; it has the name of a sample while that is being loaded.
+  let latest = {};
 
   function add(all) {
     if (!all.length) return;
-    latestRequest += 1;
-    loading = null;
+    latest = {};
     message.clear();
     // A single file may be an image without a type or a known ending.
     const chosen = all.length === 1 ? all : all.filter(isImage);
@@ -125,22 +123,21 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
     choose,
     shown: () => shown,
     // The sample that is shown, or will be.
-    sampleName: () => loading ?? shown?.sample,
+    sampleName: () => latest.sample ?? shown?.sample,
     async sample(name) {
-      const thisRequest = (latestRequest += 1);
+      const own = (latest = { sample: name });
       message.clear();
-      loading = name;
       try {
         const image = await loadSample(root, name);
         // The user may have added images meanwhile.
-        if (thisRequest === latestRequest) replace([image]);
+        if (own === latest) replace([image]);
       } catch (error) {
         message.showError(error);
       }
-      if (thisRequest === latestRequest) loading = null;
+      delete own.sample;
     },
     close() {
-      latestRequest += 1;
+      latest = {};
       stop();
       if (dialog.open) dialog.close();
     },
