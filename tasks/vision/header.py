@@ -74,7 +74,7 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
         header = data[:_PPM_HEADER]
         if not _PPM_SIZE.match(header):
             raise _unknown_format(data, allow_avif_jpeg2000=allow_avif_jpeg2000)
-    # Import late: Pillow takes 7 MB, and the usual formats do not need it.
+    # Import late: Pillow takes memory, and the usual formats do not need it.
     import PIL.Image
 
     # Disable Pillow's own limit: the server's limit is a setting, and is checked first.

@@ -112,7 +112,7 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
     service = Service(settings, lambda: find_models(models))
     check_bind_policy(settings, authenticates=service.authenticates)
     warn_about_clear_text(settings, authenticates=service.authenticates)
-    # Hardly any of these objects is garbage, and a collection of all would delay the start by 70 ms.
+    # Hardly any of these objects is garbage, and a collection of all would delay the start.
     gc.freeze()
 
     def announce(address: str, addresses: Mapping[str, str]) -> None:

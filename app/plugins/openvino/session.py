@@ -108,7 +108,7 @@ class _CompiledGraph:
         if request is None:
             request = self._of_thread.request = self._compiled.create_infer_request()
         arrays = {name: array if array.flags.c_contiguous else array.copy() for name, array in feeds.items()}
-        # Passing the arrays to `infer` would cost 30 us more, for a choice by their types in Python.
+        # Passing the arrays to `infer` would cost more, for a choice by their types in Python.
         for name, array in arrays.items():
             request.set_tensor(name, _framework().Tensor(array, shared_memory=True))
         request.infer(share_outputs=True)

@@ -92,7 +92,7 @@ class Session:
     ) -> None:
         check_graph_file(file)
         external = check_external_data(file, resolve_confined or partial(resolve_within, (file.parent.resolve(),)))
-        # Import late: the framework costs 50 MB and 0.1 s, which servers without ONNX models should not pay.
+        # Import late: servers without ONNX models need neither the time nor the memory of the framework.
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [

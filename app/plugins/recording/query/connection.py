@@ -18,7 +18,7 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.store import ResultT, StoreDsn
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
-_CHECK_STEPS = 20_000  # of SQLite's virtual machine between checks of the deadline, about 2 ms
+_CHECK_STEPS = 20_000  # of SQLite's virtual machine between checks of the deadline
 
 
 class QueryRunner:

@@ -15,7 +15,7 @@ from sqlalchemy.sql.visitors import replacement_traverse
 from app.plugins.recording.query.filters import QueryFilter
 from app.plugins.recording.stores.tables import inferences
 
-_MAX_COUNTED = 100_000  # entries of an index, which takes about 10 ms
+_MAX_COUNTED = 100_000  # entries of an index
 
 _ORDERED_COST = 0.1
 """Cost of an entry when the newest come first, because the page is usually full before the last one."""
