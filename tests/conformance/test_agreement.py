@@ -1,20 +1,25 @@
-"""Compare V2 responses over JSON, the binary extension, and gRPC contents; and V1 and Chariot responses with V2."""
+"""Compare V2 responses over JSON, the binary extension, and gRPC contents."""
 
 import json
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
-from tasks.vision.image import decode_image
-from tests.support.data.chariot import Client, image_input, infer, items
+from tests.support.data.chariot import Client
 from tests.support.data.golden import CASES, HEADER_LENGTH, GoldenCase
-from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES
-from tests.support.servers.grpc_server import GrpcTestClient, message
+from tests.support.servers.apps import ALL_MODELS, app_with_models, load_test_model, model_source
+from tests.support.servers.grpc_server import (
+    GrpcTestClient,
+    build_engine_from_sources,
+    message,
+    run_grpc_server,
+)
 
 CONTENTS_FIELDS = {
     "BYTES": "bytes_contents",
@@ -33,6 +38,20 @@ AGREEING = [
     and case.name not in ("empty-tensor-binary", "tensor-bytes-base64")
     and {name for name in case.files if name.startswith("request.")} == {"request.json"}
 ]
+
+
+@pytest.fixture(scope="module")
+def kserve() -> Iterator[Client]:
+    with TestClient(app_with_models(ALL_MODELS)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[GrpcTestClient]:
+    sources = [model_source(name) for name in ALL_MODELS]
+    with run_grpc_server(build_engine_from_sources(sources, load_test_model)) as peer:
+        yield peer
+
 
 Outputs = dict[str, tuple[str, list[int], list[Any]]]
 
@@ -129,67 +148,3 @@ def test_all_encodings_return_same_outputs(kserve: Client, peer: GrpcTestClient,
     assert over_binary(kserve, settings["path"], request) == expected
     assert over_grpc(peer, model, request, raw=True) == expected
     assert over_grpc(peer, model, request, raw=False) == expected
-
-
-IMAGES = [
-    encode_image(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))
-]
-
-
-@pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
-def test_chariot_v1_and_v2_predictions_for_images_are_equal(kserve: Client, model: str) -> None:
-    texts = [encode_base64(data) for data in IMAGES]
-    image = {"name": "image", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
-    over_v2 = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [image]})
-    predictions = kserve.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
-    assert predictions == [json.loads(records) for records in over_v2["predictions"][2]]
-    assert all(predictions)
-    for text, expected in zip(texts, predictions, strict=True):
-        prompts = [record["prompt"] for record in expected] if model == "teller" else None
-        assert items(infer(kserve, model, image_input(text, prompts=prompts))) == expected
-    for data, expected in zip(IMAGES, predictions, strict=True):
-        path, headers = f"/v1/models/{model}:predict", {"content-type": "image/png"}
-        assert kserve.post(path, content=data, headers=headers).json() == {"predictions": [expected]}
-        body = {"inputs": [{"image": decode_image(data).pixels.tolist()}]}
-        assert kserve.post(path, json=body).json() == {"predictions": [expected]}
-
-
-TEXTS = ["red, green and red", "nothing", "blue", "", "Grün is green"]
-
-
-@pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_v1_and_v2_predictions_for_texts_are_equal(kserve: Client, model: str) -> None:
-    texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
-    over_v2 = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [texts]})
-    expected = [json.loads(records) for records in over_v2["predictions"][2]]
-    assert any(expected)
-    as_bytes = [{"b64": encode_base64(text.encode())} for text in TEXTS]
-    for instances in (TEXTS, as_bytes, [{"text": text} for text in TEXTS]):
-        response = kserve.post(f"/v1/models/{model}:predict", json={"instances": instances})
-        assert response.status_code == 200, response.text
-        assert response.json() == {"predictions": expected}
-
-
-# `echo-scalar` has no rows; `echo-deep` exceeds the maximum JSON depth.
-@pytest.mark.parametrize("model", sorted({*ECHO_MODELS, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
-def test_v1_and_v2_return_equal_tensors(kserve: Client, model: str) -> None:
-    metadata = kserve.get(f"/v2/models/{model}").json()
-    shapes = {tensor["name"]: [2 if size == -1 else size for size in tensor["shape"]] for tensor in metadata["inputs"]}
-    inputs: list[dict[str, Any]] = []
-    for spec in metadata["inputs"]:
-        count = int(np.prod(shapes[spec["name"]]))
-        data = [f"text {index}" for index in range(count)] if spec["datatype"] == "BYTES" else [1, 0] * (count // 2)
-        inputs.append({**spec, "shape": shapes[spec["name"]], "data": data})
-    nested = {tensor["name"]: np.array(tensor["data"], object).reshape(tensor["shape"]).tolist() for tensor in inputs}
-    rows = [dict(zip(nested, row, strict=True)) for row in zip(*nested.values(), strict=True)]
-    response = kserve.post(f"/v1/models/{model}:predict", json={"instances": rows})
-    assert response.status_code == 200, response.text
-    predictions = response.json()["predictions"]
-    if any(tensor["datatype"] in ("FP16", "BF16") for tensor in inputs):
-        # V2 defines no JSON encoding for them.
-        assert predictions == nested["x"]
-        return
-    expected = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": inputs})
-    for name, (_, shape, data) in expected.items():
-        rows_of_output = [row[name] for row in predictions] if len(expected) > 1 else predictions
-        assert rows_of_output == np.array(data, object).reshape(shape).tolist()
