@@ -21,8 +21,10 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.hooks import Parts
 from app.core.observers.metrics import StateMetrics
+from app.core.protocols import CHARIOT_PROTOCOLS
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.grps.proto import message_class
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
@@ -34,6 +36,8 @@ from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import GrpcTestClient, message, run_grpc_server
 
 MODEL, OTHER_MODEL = "echo-fp32", "echo-int64"
+GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
+LIVE_PATHS = ("/", "/health", "/v2/health/live", "/grps/v1/health/live")
 BODY = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1.5]}]}
 SOURCES = [ModelSource(name=name, version="1", folder=Path("/srv/secret", name)) for name in (MODEL, OTHER_MODEL)]
 
@@ -118,39 +122,56 @@ def inject(fault: str, server: FaultyServer) -> None:
 def surfaces(server: FaultyServer) -> Generator["Surfaces"]:
     engine, registry = server.engine, CollectorRegistry()
     StateMetrics(engine, registry)
-    protocols = main_port_protocols("chariot-v2-kserve")
     with ExitStack() as stack:
-        main = stack.enter_context(TestClient(create_app(engine, protocols, registry, 2**20)))
+        main, lean = (
+            stack.enter_context(TestClient(create_app(engine, main_port_protocols(name), registry, 2**20)))
+            for name in CHARIOT_PROTOCOLS
+        )
         tfs = stack.enter_context(TestClient(create_listener_app(engine, LISTENERS[0], 2**20)))
         peer = stack.enter_context(run_grpc_server(engine))
-        yield Surfaces(main, tfs, peer, registry)
+        yield Surfaces(main, lean, tfs, peer, registry)
 
 
 class Surfaces:
     """Query all readiness endpoints of a server."""
 
-    def __init__(self, main: Any, tfs: Any, peer: GrpcTestClient, registry: CollectorRegistry) -> None:
-        self.main, self._tfs, self._peer, self._registry = main, tfs, peer, registry
+    def __init__(self, main: Any, lean: Any, tfs: Any, peer: GrpcTestClient, registry: CollectorRegistry) -> None:
+        self.main, self._lean, self._tfs, self.peer, self._registry = main, lean, tfs, peer, registry
 
     def server(self) -> dict[str, bool]:
         paths = ("/ready", "/v2/health/ready", "/grps/v1/health/ready")
         readiness = {path: self.main.get(path).status_code == 200 for path in paths}
         readiness |= {f"HEAD {path}": self.main.head(path).status_code == 200 for path in paths}
-        check = self._peer.call_bytes("/grpc.health.v1.Health/Check", HealthCheckRequest().SerializeToString())
-        readiness["grpc.health"] = HealthCheckResponse.FromString(check).status == HealthCheckResponse.SERVING
-        readiness["ServerReady"] = self._peer.call("ServerReady", message("ServerReadyRequest")).ready
+        readiness |= {f"chariot-v2: {path}": self._lean.get(path).status_code == 200 for path in paths}
+        for service in ("", "inference.GRPCInferenceService", "grps.protos.v1.GrpsService"):
+            request = HealthCheckRequest(service=service).SerializeToString()
+            check = HealthCheckResponse.FromString(self.peer.call_bytes("/grpc.health.v1.Health/Check", request))
+            readiness[f"grpc.health {service}"] = check.status == HealthCheckResponse.SERVING
+        readiness["CheckReadiness"] = self.call_grps("CheckReadiness") == 200
+        readiness["ServerReady"] = self.peer.call("ServerReady", message("ServerReadyRequest")).ready
         readiness["charioteer_ready"] = self._registry.get_sample_value("charioteer_ready") == 1
         return readiness
 
     def model(self) -> dict[str, bool]:
         state: Any = self._tfs.get(f"/v1/models/{MODEL}").json()["model_version_status"][0]
         return {
+            "chariot": self.main.get(f"/v2/models/m-{MODEL}/ready").status_code == 200,
             "v2": self.main.get(f"/v2/models/{MODEL}/ready").status_code == 200,
             "v2 version": self.main.get(f"/v2/models/{MODEL}/versions/1/ready").status_code == 200,
             "v1": self.main.get(f"/v1/models/{MODEL}").status_code == 200,
             "tensorflow-serving": state["state"] == "AVAILABLE",
-            "ModelReady": self._peer.call("ModelReady", message("ModelReadyRequest", name=MODEL)).ready,
+            "ModelReady": self.peer.call("ModelReady", message("ModelReadyRequest", name=MODEL)).ready,
         }
+
+    def switch_over_rest(self, verb: str) -> int:
+        return self.main.post(f"/grps/v1/health/{verb}").status_code
+
+    def switch_over_grpc(self, verb: str) -> int:
+        return self.call_grps(verb.title())
+
+    def call_grps(self, method: str) -> int:
+        """Return the status in the answer of a method of GRPS."""
+        return GRPS.FromString(self.peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", b"")).status.code
 
     def is_answered(self) -> bool:
         """Return whether an inference succeeds; HTTP and gRPC must agree."""
@@ -159,7 +180,7 @@ class Surfaces:
         request = message("ModelInferRequest", model_name=MODEL)
         request.inputs.add(name="x", datatype="FP32", shape=[1, 1]).contents.fp32_contents.append(1.5)
         try:
-            self._peer.call("ModelInfer", request)
+            self.peer.call("ModelInfer", request)
         except grpc.RpcError as error:
             status: Any = error
             assert status.code() is grpc.StatusCode.UNAVAILABLE
@@ -193,7 +214,8 @@ def test_readiness_agrees_with_inference(fault: str, server_ready: bool, model_r
         assert set(found.server().values()) == {server_ready}, found.server()
         assert set(found.model().values()) == {model_ready}, found.model()
         assert found.is_answered() == answered
-        assert found.main.get("/health").status_code == 200, "still alive"
+        assert {found.main.get(path).status_code for path in LIVE_PATHS} == {200}, "still alive"
+        assert found.main.get("/v2/health/ready").json()["ready"] is server_ready
         paths = ("/ready", f"/v2/models/{MODEL}/ready", f"/v1/models/{MODEL}")
         texts = [found.main.get(path).text for path in paths]
         texts.append(found.main.post(f"/v2/models/{MODEL}/infer", json=BODY).text)
@@ -210,4 +232,15 @@ def test_recovered_model_is_ready_immediately() -> None:
         assert not any(found.model().values())
         server.model.unavailable_reason = ""
         assert all([*found.model().values(), *found.server().values(), found.is_answered()])
+    server.engine.close()
+
+
+def test_every_protocol_takes_the_server_offline_and_online() -> None:
+    server = FaultyServer()
+    server.start()
+    with surfaces(server) as found:
+        for switch in (found.switch_over_rest, found.switch_over_grpc):
+            for verb, ready in (("offline", False), ("offline", False), ("online", True)):
+                assert switch(verb) == 200
+                assert set(found.server().values()) == set(found.model().values()) == {ready}
     server.engine.close()

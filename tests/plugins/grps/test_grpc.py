@@ -67,12 +67,6 @@ def test_calls_of_the_upstream_grps_client_test_succeed(peer: GrpcTestClient) ->
     assert (metadata["name"], metadata["inputs"][0]["dtype"]) == ("echo-pair", "DT_INT64")
 
 
-def test_unloaded_model_is_not_ready() -> None:
-    with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
-        assert error_status(call(peer, "CheckReadiness"))[0] == 503
-        assert error_status(call(peer, "Predict", bin_data=IMAGE))[0] == 503
-
-
 def test_image_bytes_return_records_as_json(peer: GrpcTestClient, seen: EventRecorder) -> None:
     answer = call(peer, "Predict", model="detector-1", bin_data=IMAGE, metadata=[("x-request-id", "r-1")])
     assert json.loads(assert_success(answer).str_data)[0]["label"] == "red"

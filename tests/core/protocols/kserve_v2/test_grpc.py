@@ -14,7 +14,6 @@ from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until
 from tests.support.servers.grpc_server import (
-    MAX_REQUEST_BYTES,
     GrpcTestClient,
     build_engine,
     message,
@@ -36,12 +35,6 @@ def recorder() -> EventRecorder:
 def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
     names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair", "hexer")
     with run_grpc_server(build_engine(names, observers=[recorder])) as peer:
-        yield peer
-
-
-@pytest.fixture(scope="module")
-def unready_peer() -> Iterator[GrpcTestClient]:
-    with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
         yield peer
 
 
@@ -96,13 +89,6 @@ def test_live_ready_and_metadata_methods_answer(peer: GrpcTestClient) -> None:
         ("x", "FP32", [-1, -1])
     ]
     assert [tensor.name for tensor in model_metadata.outputs] == ["x"]
-
-
-def test_unloaded_model_is_unavailable(unready_peer: GrpcTestClient) -> None:
-    assert unready_peer.call("ServerLive").live
-    metadata = message("ModelMetadataRequest", name="detector")
-    for method, request in (("ModelMetadata", metadata), ("ModelInfer", image_request("detector"))):
-        assert unready_peer.call_error(method, request)[0] is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("name", "version"), [("missing", ""), ("detector", "9"), ("", "")])
@@ -187,18 +173,6 @@ def test_long_error_details_are_truncated(peer: GrpcTestClient) -> None:
     code, details = peer.call_error("ModelInfer", image_request("\N{GRINNING FACE}" * 5000))
     assert code is Code.NOT_FOUND
     assert len(details.encode()) < 2100
-
-
-def test_message_over_the_limit_is_rejected(peer: GrpcTestClient) -> None:
-    large = image_request("detector", image=b"\0" * (MAX_REQUEST_BYTES + 1))
-    assert peer.call_error("ModelInfer", large)[0] is Code.RESOURCE_EXHAUSTED
-
-
-@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_compressed_requests_are_read(peer: GrpcTestClient, compression: grpc.Compression) -> None:
-    values = [0.5] * 10_000
-    answer = peer.call("ModelInfer", number_request(values), compression=compression)
-    assert list(answer.outputs[0].contents.fp32_contents) == values
 
 
 def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, recorder: EventRecorder) -> None:

@@ -10,7 +10,6 @@ from litestar.testing import TestClient
 from app import __version__
 from tests.support.data.chariot import IMAGE, Client, image_input
 from tests.support.servers.apps import app_with_models
-from tests.support.servers.fake_app import build_app
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +46,6 @@ def test_server_is_live_and_ready_and_lists_models(client: Client) -> None:
     assert client.get("/v2/models").json() == {
         "models": ["classifier", "detector", "failing", "half_plus_two", "teller"]
     }
-
-
-def test_server_is_live_before_its_models_are_ready() -> None:
-    with TestClient(build_app(("detector",), "chariot-v2-kserve", loaded=False)) as client:
-        assert client.get("/v2/health/live").json() == {"live": True}
-        ready = client.get("/v2/health/ready")
-        assert ready.status_code == 503
-        assert ready.json()["ready"] is False
-        assert ready.json()["error"]
-        for path in ("/v2/models/detector", "/v2/models/detector/ready", "/v2/models/detector/versions/1/ready"):
-            response = client.get(path)
-            assert response.status_code == 503
-            assert list(response.json()) == ["error"]
-        assert client.post("/v2/models/detector/infer", json={"inputs": [image_input()]}).status_code == 503
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "half_plus_two", "teller"])
