@@ -11,12 +11,21 @@ import httpx
 import onnx
 import pytest
 
-from app.core.proto import message_class
 from tests.core.runtimes.onnxruntime import graphs
-from tests.faults.gated import BODY, GRPC_METHOD, Gated, open_request, unary_method
+from tests.faults.gated import (
+    BODY,
+    GRPC_METHOD,
+    GRPC_REQUEST,
+    Gated,
+    open_request,
+    outcomes,
+    read_response,
+    unary_method,
+)  # fmt: skip
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
@@ -134,26 +143,24 @@ def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) 
         assert server.stop() == 0
 
 
-def test_cancelled_grpc_calls_leave_no_errors(gated: Gated) -> None:
-    with run_server(*gated.arguments, "--workers", "1") as server:
-        server.address  # noqa: B018  waits until the models are loaded
-        httpx.get(f"{server.address}/health", timeout=60)
-        request = message_class("inference.ModelInferRequest")(
-            model_name="gated",
-            inputs=[{"name": "image", "datatype": "BYTES", "shape": [1]}],
-            raw_input_contents=[b"\x04\0\0\0nope"],
-        )
-        with grpc.insecure_channel(server.grpc_address) as channel, open_request(server.address) as connection:
-            gated.wait_for_call()
-            call = unary_method(channel, GRPC_METHOD).future(request.SerializeToString(), timeout=60)
-            call.cancel()
+def test_clients_that_leave_are_dropped_from_the_queue_without_errors(gated: Gated) -> None:
+    with run_server(*gated.arguments, "--workers", "1") as server, open_request(server.address) as first:
+        gated.wait_for_call()
+        with open_request(server.address, **{"X-Request-ID": "left"}):
+            pass
+        wait_until(lambda: outcomes(server.log, "left") == ["cancelled"])
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            unary_method(channel, GRPC_METHOD).future(GRPC_REQUEST, timeout=60).cancel()
             untyped: Any = channel
             stream = untyped.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-            stream(iter([request.SerializeToString()]), timeout=60).cancel()
+            stream(iter([GRPC_REQUEST]), timeout=60).cancel()
             gated.release()
-            assert connection.getresponse().status == 200
-        with httpx.Client(base_url=server.address, timeout=60) as client:
-            metrics = client.get("/metrics").text
-            assert 'outcome="internal"' not in metrics
+            assert read_response(first)[0] == 200
+        with open_request(server.address) as next_request:
+            gated.wait_for_call()
+            gated.release()
+            assert read_response(next_request)[0] == 200
+        metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
+        assert 'outcome="internal"' not in metrics
         assert server.stop() == 0
         assert "Traceback" not in "".join(server.log)
