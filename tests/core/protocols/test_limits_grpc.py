@@ -8,7 +8,14 @@ import grpc
 import pytest
 
 from app.core.engine.scheduling.admission import QueueLimits
-from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, raises_status, run_grpc_server
+from tests.support.servers.grpc_server import (
+    GrpcTestClient,
+    build_engine,
+    message,
+    number_request,
+    raises_status,
+    run_grpc_server,
+)
 from tests.support.servers.low_limits import engine_with_low_limits
 
 
@@ -18,20 +25,19 @@ def peer() -> Iterator[GrpcTestClient]:
         yield peer
 
 
-def error_details(peer: GrpcTestClient, **fields: Any) -> str:
-    code, details = peer.call_error("ModelInfer", message("ModelInferRequest", **fields))
+def error_details(peer: GrpcTestClient, request: Any = None, **fields: Any) -> str:
+    code, details = peer.call_error("ModelInfer", request or message("ModelInferRequest", **fields))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     return details
 
 
 def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> None:
-    def numbers(count: int) -> dict[str, Any]:
-        tensor = {"name": "x", "datatype": "FP32", "shape": [1, count], "contents": {"fp32_contents": [0.5] * count}}
-        return {"model_name": "echo-fp32", "inputs": [tensor]}
-
     # The two sizes of the shape count as elements too.
-    peer.call("ModelInfer", message("ModelInferRequest", **numbers(598)))
-    assert error_details(peer, **numbers(599)) == "Expected at most 600 tensor elements in one request, got 601"
+    peer.call("ModelInfer", number_request([0.5] * 598))
+    assert (
+        error_details(peer, number_request([0.5] * 599))
+        == "Expected at most 600 tensor elements in one request, got 601"
+    )
     raw = {"name": "x", "datatype": "FP32", "shape": [1, 601]}
     error = error_details(peer, model_name="echo-fp32", inputs=[raw], raw_input_contents=[bytes(2404)])
     assert error == "inputs[0]: Expected at most 600 tensor elements in one request, got 601"
@@ -41,8 +47,8 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> N
     assert error_details(peer, model_name="detector", raw_input_contents=[b""] * 31) == (
         "Expected at most 30 fields in one message, got more"
     )
-    assert "at most 40 bytes in a name, got 41" in error_details(peer, id="i" * 41, **numbers(1))
-    peer.call("ModelInfer", message("ModelInferRequest", **numbers(598)))
+    assert "at most 40 bytes in a name, got 41" in error_details(peer, number_request([0.5], id="i" * 41))
+    peer.call("ModelInfer", number_request([0.5] * 598))
 
 
 def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestClient) -> None:
@@ -54,8 +60,7 @@ def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestCl
 
 def test_streams_per_client_are_limited() -> None:
     with run_grpc_server(build_engine(("echo-fp32",), bounds=QueueLimits(max_each_client=2))) as peer:
-        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [0.5]}}
-        request = message("ModelInferRequest", model_name="echo-fp32", inputs=[tensor])
+        request = number_request([0.5])
         proceed = threading.Event()
 
         def requests() -> Iterator[Any]:

@@ -1,25 +1,10 @@
 """Test Triton's repository and statistics extensions over gRPC."""
 
-from typing import Any
-
 import grpc
 
-from tests.support.data.images import encode_image, rectangle
-from tests.support.servers.grpc_server import build_engine, message, run_grpc_server
-
-IMAGE = encode_image(rectangle())
+from tests.support.servers.grpc_server import build_engine, image_request, message, number_request, run_grpc_server
 
 Code = grpc.StatusCode
-
-
-def image_request(model: str, *, image: bytes = IMAGE, count: int = 1) -> Any:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [image] * count}}
-    return message("ModelInferRequest", model_name=model, inputs=[tensor])
-
-
-def number_request() -> Any:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [1.0]}}
-    return message("ModelInferRequest", model_name="echo-fp32", inputs=[tensor])
 
 
 def test_server_metadata_lists_the_extensions() -> None:
@@ -30,7 +15,7 @@ def test_server_metadata_lists_the_extensions() -> None:
 
 def test_statistics_are_counted_per_model() -> None:
     with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
-        peer.call("ModelInfer", number_request())
+        peer.call("ModelInfer", number_request([1.0]))
         peer.call("ModelInfer", image_request("detector", count=3))
         peer.call_error("ModelInfer", image_request("detector", image=b""))
         (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats

@@ -22,11 +22,13 @@ from app.core.server.grpc.server import GrpcServer
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
+from tests.support.data.images import encode_image, rectangle
 from tests.support.protocols import GRPC_PROTOCOLS, attach_plugins
 from tests.support.servers.apps import load_test_model, model_source
 
 MAX_REQUEST_BYTES = 2_000_000
 
+IMAGE = encode_image(rectangle())
 SERVICE = "inference.GRPCInferenceService"
 
 Metadata = Sequence[tuple[str, str]]
@@ -45,6 +47,18 @@ def raises_status(code: grpc.StatusCode) -> "pytest.RaisesExc[grpc.RpcError]":
 
 def message(name: str, /, **fields: Any) -> Any:
     return message_class(f"inference.{name}")(**fields)
+
+
+def number_request(values: Sequence[float], model: str = "echo-fp32", **fields: Any) -> Any:
+    """Return an inference of a row of numbers."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "contents": {"fp32_contents": values}}
+    return message("ModelInferRequest", model_name=model, inputs=[tensor], **fields)
+
+
+def image_request(model: str, *, image: bytes = IMAGE, count: int = 1, **fields: Any) -> Any:
+    """Return an inference of the same image, `count` times."""
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [image] * count}}
+    return message("ModelInferRequest", **{"model_name": model, "inputs": [tensor], **fields})
 
 
 def build_engine(names: Iterable[str], **options: Any) -> Engine:

@@ -1,7 +1,7 @@
 """Test the Open Inference Protocol over a real gRPC server."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -10,18 +10,17 @@ import pytest
 
 from app import __version__
 from tasks.inference.error import ErrorKind
-from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until
 from tests.support.servers.grpc_server import (
     GrpcTestClient,
     build_engine,
+    image_request,
     message,
+    number_request,
     raises_status,
     run_grpc_server,
 )
-
-IMAGE = encode_image(rectangle())
 
 Code = grpc.StatusCode
 
@@ -36,16 +35,6 @@ def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
     names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair", "hexer")
     with run_grpc_server(build_engine(names, observers=[recorder])) as peer:
         yield peer
-
-
-def image_request(model: str, *, image: bytes = IMAGE, count: int = 1, **fields: Any) -> Any:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [count], "contents": {"bytes_contents": [image] * count}}
-    return message("ModelInferRequest", **{"model_name": model, "inputs": [tensor], **fields})
-
-
-def number_request(values: Sequence[float], model: str = "echo-fp32", **fields: Any) -> Any:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "contents": {"fp32_contents": values}}
-    return message("ModelInferRequest", model_name=model, inputs=[tensor], **fields)
 
 
 def pack(*elements: bytes) -> bytes:

@@ -8,11 +8,16 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
-from tests.support.servers.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
-
-IMAGE = encode_image(rectangle(64, 48))
+from tests.support.servers.grpc_server import (
+    IMAGE,
+    GrpcTestClient,
+    build_engine,
+    image_request,
+    message,
+    number_request,
+    run_grpc_server,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +26,9 @@ def peer() -> Iterator[GrpcTestClient]:
         yield peer
 
 
-def number_request(request_id: str, *values: float, model: str = "echo-fp32") -> Any:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(values)], "contents": {"fp32_contents": values}}
-    return message("ModelInferRequest", model_name=model, id=request_id, inputs=[tensor])
-
-
-def image_request(model: str, request_id: str, **parameters: str) -> Any:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
-    wire_parameters = {name: {"string_param": value} for name, value in parameters.items()}
-    return message("ModelInferRequest", model_name=model, id=request_id, inputs=[tensor], parameters=wire_parameters)
+def question(**parameters: str) -> Any:
+    texts = {name: {"string_param": value} for name, value in parameters.items()}
+    return image_request("teller", id="t", parameters=texts)
 
 
 def is_final(item: Any) -> bool:
@@ -37,7 +36,7 @@ def is_final(item: Any) -> bool:
 
 
 def test_requests_are_answered_in_order(peer: GrpcTestClient) -> None:
-    items = list(peer.stream([number_request(f"r{index}", index) for index in range(20)]))
+    items = list(peer.stream([number_request([index], id=f"r{index}") for index in range(20)]))
     assert [item.infer_response.id for item in items] == [f"r{index}" for index in range(20)]
     assert all(is_final(item) and not item.error_message for item in items)
 
@@ -45,14 +44,20 @@ def test_requests_are_answered_in_order(peer: GrpcTestClient) -> None:
 def test_requests_of_a_stream_share_no_response_headers() -> None:
     recorder = EventRecorder()
     with run_grpc_server(build_engine(("echo-fp32",), observers=[recorder])) as peer:
-        list(peer.stream([number_request("a", 1), number_request("b", 2)]))
+        list(peer.stream([number_request([1], id="a"), number_request([2], id="b")]))
     first, second = recorder.events
     assert first.response_headers is not second.response_headers
 
 
 def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
     items = list(
-        peer.stream([number_request("a", 1, model="missing"), image_request("failing", "b"), number_request("c", 1)])
+        peer.stream(
+            [
+                number_request([1], model="missing", id="a"),
+                image_request("failing", id="b"),
+                number_request([1], id="c"),
+            ]
+        )
     )
     assert [bool(item.error_message) for item in items] == [True, True, False]
     assert "missing" in items[0].error_message
@@ -61,7 +66,7 @@ def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> No
 
 
 def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: GrpcTestClient) -> None:
-    requests = [number_request("a", 1), number_request("b", 1, model="missing"), number_request("c", 1)]
+    requests = [number_request([1], id="a"), number_request([1], model="missing", id="b"), number_request([1], id="c")]
     items: list[Any] = []
     with pytest.raises(grpc.RpcError) as caught:
         items.extend(peer.stream(requests, metadata=[("triton_grpc_error", "true")]))
@@ -71,7 +76,7 @@ def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: GrpcTestClient)
 
 
 def test_text_is_streamed_in_chunks(peer: GrpcTestClient) -> None:
-    items = list(peer.stream([image_request("teller", "t", prompts='["a", "b"]'), number_request("n", 1)]))
+    items = list(peer.stream([question(prompts='["a", "b"]'), number_request([1], id="n")]))
     text_items = items[:-1]
     assert [item.infer_response.id for item in items] == ["t"] * len(text_items) + ["n"]
     assert [is_final(item) for item in items] == [False] * (len(text_items) - 1) + [True, True]
@@ -87,7 +92,7 @@ def test_text_is_streamed_in_chunks(peer: GrpcTestClient) -> None:
 def test_chunks_are_sent_while_they_are_generated() -> None:
     gate = Gate()
     with run_grpc_server(scripted_engine(ScriptedModel("a", " circle", gate=gate))) as peer:
-        items = peer.stream([image_request("speaker", "t")])
+        items = peer.stream([image_request("speaker", id="t")])
         for text in (b"a", b" circle"):
             gate.open()
             item = next(items)
@@ -96,7 +101,7 @@ def test_chunks_are_sent_while_they_are_generated() -> None:
 
 
 def test_stream_response_form_follows_each_request(peer: GrpcTestClient) -> None:
-    text, number = image_request("teller", "t", prompts="a"), number_request("n", 1)
+    text, number = question(prompts="a"), number_request([1], id="n")
     for request in (text, number):
         raw = message("ModelInferRequest")
         raw.CopyFrom(request)
@@ -115,13 +120,13 @@ def test_stream_response_form_follows_each_request(peer: GrpcTestClient) -> None
 
 
 def test_text_is_sent_in_one_response_if_output_format_is_set(peer: GrpcTestClient) -> None:
-    (item,) = peer.stream([image_request("teller", "t", prompts="a", output_format="records")])
+    (item,) = peer.stream([question(prompts="a", output_format="records")])
     assert item.infer_response.outputs[0].name == "predictions"
     assert is_final(item)
 
 
 def test_bad_parameter_of_a_text_request_is_an_in_band_error(peer: GrpcTestClient) -> None:
-    (item,) = peer.stream([image_request("teller", "t", max_new_tokens="many")])
+    (item,) = peer.stream([question(max_new_tokens="many")])
     assert "max_new_tokens" in item.error_message
 
 
@@ -129,7 +134,7 @@ def test_stream_answers_before_the_next_request_arrives(peer: GrpcTestClient) ->
     request_queue: queue.Queue[Any] = queue.Queue()
     items = peer.stream(iter(request_queue.get, None))
     for index in range(3):
-        request_queue.put(number_request(f"r{index}", index))
+        request_queue.put(number_request([index], id=f"r{index}"))
         assert next(items).infer_response.id == f"r{index}"
     request_queue.put(None)
     assert list(items) == []
@@ -139,7 +144,7 @@ def test_idle_stream_does_not_delay_shutdown() -> None:
     request_queue: queue.Queue[Any] = queue.Queue()
     with run_grpc_server(build_engine(("echo-fp32",)), drain_timeout=600) as peer:
         items = peer.stream(iter(request_queue.get, None))
-        request_queue.put(number_request("a", 1))
+        request_queue.put(number_request([1], id="a"))
         next(items)
     with pytest.raises(grpc.RpcError) as caught:
         next(items)

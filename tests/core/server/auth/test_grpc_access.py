@@ -27,6 +27,7 @@ from tests.support.servers.grpc_server import (
     Metadata,
     build_engine,
     message,
+    number_request,
     raises_status,
     run_grpc_server,
 )
@@ -50,8 +51,7 @@ def peer_of(access: AccessControl | None) -> Any:
 
 
 def infer() -> Any:
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [1.0]}}
-    return message("ModelInferRequest", model_name=ECHO, inputs=[tensor])
+    return number_request([1.0])
 
 
 def bearer(key: str) -> Metadata:
