@@ -34,10 +34,8 @@ def error_details(peer: GrpcTestClient, request: Any = None, **fields: Any) -> s
 def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> None:
     # The two sizes of the shape count as elements too.
     peer.call("ModelInfer", number_request([0.5] * 598))
-    assert (
-        error_details(peer, number_request([0.5] * 599))
-        == "Expected at most 600 tensor elements in one request, got 601"
-    )
+    error = error_details(peer, number_request([0.5] * 599))
+    assert error == "Expected at most 600 tensor elements in one request, got 601"
     raw = {"name": "x", "datatype": "FP32", "shape": [1, 601]}
     error = error_details(peer, model_name="echo-fp32", inputs=[raw], raw_input_contents=[bytes(2404)])
     assert error == "inputs[0]: Expected at most 600 tensor elements in one request, got 601"
