@@ -13,6 +13,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.bodies import Bodies
 from app.core.server.http.inference_app import InferenceApp
 from tasks.inference.error import InferenceError, invalid
+from tests.support.servers.asgi_connection import Connection, body
 from tests.support.servers.grpc_server import build_engine
 
 
@@ -43,48 +44,12 @@ class Streaming(HttpProtocol):
         return Stream(outputs=outputs(), encode_error=lambda error: f"<{error}>".encode(), encode_end=lambda: b".")
 
 
-class Exchange:
-    """One request to an application, and the messages of its response."""
-
-    def __init__(self, *messages: dict[str, Any], path: str = "/stream", length: int | None = None) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self._messages = list(messages)
-        headers = [(b"host", b"a")]
-        if length is not None:
-            headers.append((b"content-length", b"%d" % length))
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": headers,
-            "client": ("127.0.0.1", 1),
-        }
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._messages:
-            await asyncio.Event().wait()
-        return self._messages.pop(0)
-
-    async def send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
-
-    @property
-    def status(self) -> int:
-        return self.sent[0]["status"]
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(message["body"] for message in self.sent[1:])
+def request(*messages: dict[str, Any], length: int | None = None) -> Connection:
+    headers = () if length is None else ((b"content-length", b"%d" % length),)
+    return Connection("/stream", *messages, headers=(*headers, (b"expect", b"100-continue")))
 
 
-def body(content: bytes = b"", *, more: bool = False) -> dict[str, Any]:
-    return {"type": "http.request", "body": content, "more_body": more}
-
-
-def answer(exchange: Exchange, bodies: Bodies | None = None) -> Streaming:
+def answer(connection: Connection, bodies: Bodies | None = None) -> Streaming:
     async def other(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("a request that is no inference")
 
@@ -92,7 +57,7 @@ def answer(exchange: Exchange, bodies: Bodies | None = None) -> Streaming:
         app: Any = InferenceApp(
             build_engine(("detector",)), [protocol], other, HttpAccess(None), bodies or Bodies(1000), write_timeout=60
         )
-        await app(exchange.scope, exchange.receive, exchange.send)
+        await connection.run(app)
 
     protocol = Streaming()
     asyncio.run(run())
@@ -100,15 +65,15 @@ def answer(exchange: Exchange, bodies: Bodies | None = None) -> Streaming:
 
 
 def test_stream_is_sent_in_parts_and_its_outputs_are_closed() -> None:
-    exchange = Exchange(body(b"abc"))
-    assert answer(exchange).closed == 1
-    assert (exchange.status, exchange.body) == (200, b"abc.")
-    assert len(exchange.sent) == 6
-    assert (b"content-type", b"text/event-stream; charset=utf-8") in exchange.sent[0]["headers"]
+    connection = request(body(b"abc"))
+    assert answer(connection).closed == 1
+    assert (connection.status, connection.body) == (200, b"abc.")
+    assert len(connection.messages) == 6
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in connection.messages[0]["headers"]
 
 
 def test_error_before_the_first_part_has_its_status_and_a_later_one_is_the_last_part() -> None:
-    first, later = Exchange(body(b"?a")), Exchange(body(b"a?"))
+    first, later = request(body(b"?a")), request(body(b"a?"))
     answer(first)
     assert (first.status, first.body) == (400, b"Expected no question")
     assert answer(later).closed == 1
@@ -116,36 +81,34 @@ def test_error_before_the_first_part_has_its_status_and_a_later_one_is_the_last_
 
 
 def test_client_that_leaves_inside_its_body_gets_no_response() -> None:
-    exchange = Exchange(body(b"a", more=True), {"type": "http.disconnect"})
-    answer(exchange)
-    assert exchange.sent == []
+    connection = request(body(b"a", more=True), {"type": "http.disconnect"})
+    answer(connection)
+    assert connection.messages == []
 
 
 @pytest.mark.parametrize(
-    ("exchange", "bodies", "status"),
+    ("connection", "bodies", "status"),
     [
-        (Exchange(length=1001), Bodies(1000), 413),
-        (Exchange(body(b"a" * 600, more=True), body(b"a" * 600)), Bodies(1000), 413),
-        (Exchange(body(b"a", more=True)), Bodies(1000, timeout=0.05), 408),
-        (Exchange(body(b"a" * 70_000)), Bodies(100_000, max_bytes=10), 503),
+        (request(length=1001), Bodies(1000), 413),
+        (request(body(b"a" * 600, more=True), body(b"a" * 600)), Bodies(1000), 413),
+        (request(body(b"a", more=True)), Bodies(1000, timeout=0.05), 408),
+        (request(body(b"a" * 70_000)), Bodies(100_000, max_bytes=10), 503),
     ],
     ids=["length", "chunks", "slow", "memory"],
 )
 def test_rejected_body_closes_the_connection_and_is_no_longer_counted(
-    exchange: Exchange, bodies: Bodies, status: int
+    connection: Connection, bodies: Bodies, status: int
 ) -> None:
-    exchange.scope["headers"].append((b"expect", b"100-continue"))
-    answer(exchange, bodies)
-    assert exchange.status == status
-    assert (b"connection", b"close") in exchange.sent[0]["headers"]
-    assert not exchange.sent[-1]["more_body"]
+    answer(connection, bodies)
+    assert connection.status == status
+    assert (b"connection", b"close") in connection.messages[0]["headers"]
+    assert not connection.messages[-1]["more_body"]
     assert bodies.size == 0
 
 
 def test_bodies_that_are_incomplete_at_the_end_of_the_drain_are_rejected() -> None:
-    exchange, bodies = Exchange(body(b"a", more=True)), Bodies(1000)
-    exchange.scope["headers"].append((b"expect", b"100-continue"))
+    connection, bodies = request(body(b"a", more=True)), Bodies(1000)
     bodies.reject_incomplete_at(0.0)
-    answer(exchange, bodies)
-    assert exchange.status == 503
-    assert b"has not arrived in full" in exchange.body
+    answer(connection, bodies)
+    assert connection.status == 503
+    assert b"has not arrived in full" in connection.body
