@@ -55,15 +55,6 @@ def test_core_works_without_plugins(tree: Tree) -> None:
         tree.try_out(PLUGINS)
 
 
-def test_missing_plugin_of_an_import_is_an_error(tree: Tree) -> None:
-    """The check itself: a module of core that imports a deleted plugin fails it."""
-    module = tree.folder / "app" / "core" / "cli" / "bad.py"
-    module.write_text("from app.plugins.otel.settings import TracingSettings\n")
-    with tree.without("otel"), pytest.raises(AssertionError, match=r"No module named 'app\.plugins\.otel'"):
-        tree.try_out(["otel"])
-    module.unlink()
-
-
 def test_pytest_without_the_checker_names_the_missing_plugin(tree: Tree) -> None:
     program = "import sys, pytest; sys.path[:0] = ['app/public_api']; sys.exit(pytest.main(sys.argv[1:]))"
     with tree.without("conformance"):

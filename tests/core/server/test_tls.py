@@ -205,23 +205,6 @@ def test_renewed_certificate_is_used_for_new_connections_only(
         assert parse_responses(read_until_closed(old))[0][0] == 200
 
 
-def test_replaced_symlink_renews_the_certificate(tmp_path: Path, authority: CertificateAuthority) -> None:
-    """Replace a folder symlink under the file symlinks, as Kubernetes does with secrets."""
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        for path, kind in zip(authority.issue(name), ("tls.crt", "tls.key"), strict=True):
-            path.rename(tmp_path / name / kind)
-    (tmp_path / "..data").symlink_to("first")
-    for kind in ("tls.crt", "tls.key"):
-        (tmp_path / kind).symlink_to(f"..data/{kind}")
-    certificates_in_use = Certificates(tmp_path / "tls.crt", tmp_path / "tls.key")
-    before = certificates_in_use.context
-    (tmp_path / "..new").symlink_to("second")
-    (tmp_path / "..new").replace(tmp_path / "..data")
-    assert certificates_in_use.reload_if_changed()
-    assert certificates_in_use.context is not before
-
-
 def _truncate_certificate(cert: Path, key: Path) -> None:
     cert.write_bytes(cert.read_bytes()[:300])
 

@@ -1,6 +1,5 @@
 """Settings, options and metrics that this plugin adds to those of core."""
 
-import pickle
 from pathlib import Path
 
 import pytest
@@ -33,11 +32,6 @@ def test_settings_are_fields_at_the_top_level(tmp_path: Path) -> None:
     assert settings.labels == ("a",)
     with pytest.raises(ModelError, match="memory_limit_bytes: Expected"):
         read(tmp_path, '{"memory_limit_bytes": 1}')
-
-
-def test_composed_settings_and_options_can_be_pickled(tmp_path: Path) -> None:
-    settings, options = read(tmp_path, '{"isolate": true}'), registry().model_options(isolate=True)
-    assert pickle.loads(pickle.dumps((settings, options))) == (settings, options)
 
 
 @pytest.mark.parametrize(

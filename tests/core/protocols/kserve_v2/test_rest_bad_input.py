@@ -154,15 +154,6 @@ def test_bad_binary_data_is_rejected(
     assert_still_serving(client)
 
 
-@given(data=st.binary(max_size=64), length=st.integers(min_value=0, max_value=70) | st.none())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_body_is_answered_or_rejected(client: Client, data: bytes, length: int | None) -> None:
-    headers = {} if length is None else {HEADER: str(length)}
-    for model in ("half_plus_two", "greeter", "detector"):
-        response = client.post(f"/v2/models/{model}/infer", content=data, headers=headers)
-        assert response.status_code in (200, 400)
-
-
 @given(
     block=st.binary(max_size=40),
     shape=st.lists(st.integers(min_value=-2, max_value=2**65) | st.integers(min_value=0, max_value=3), max_size=4),

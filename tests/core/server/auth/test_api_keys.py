@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.core.engine.scheduling.token_bucket import Rate
 from app.core.server.auth.api_keys import ApiKeys, digest_of, read_keys
@@ -36,17 +34,11 @@ def test_burst_defaults_to_the_requests_per_second() -> None:
     assert keys_of(entry("a", requests_per_second=7, burst=20)).identify("a").rate == Rate(per_second=7, burst=20)
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=())).filter(lambda text: text != "the only one"))
-def test_unknown_text_is_rejected(text: str) -> None:
+@pytest.mark.parametrize("credential", [digest_of("a").hex(), "", "A", "a ", "camera", "\x00a", "ä", "\ud800"])
+def test_text_other_than_the_key_is_rejected(credential: str) -> None:
     with pytest.raises(AccessError) as caught:
-        keys_of(entry("the only one")).identify(text)
-    assert (caught.value.reason, caught.value.message) == ("unknown", "The key is not known here")
-
-
-@pytest.mark.parametrize("credential", [digest_of("a").hex(), "", "A", "a ", "camera", "\x00a", "ä"])
-def test_digest_and_name_of_a_key_are_rejected(credential: str) -> None:
-    with pytest.raises(AccessError):
         keys_of(entry("a")).identify(credential)
+    assert (caught.value.reason, caught.value.message) == ("unknown", "The key is not known here")
 
 
 def test_key_expires_after_not_after() -> None:

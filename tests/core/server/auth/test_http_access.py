@@ -1,6 +1,5 @@
 """Authentication and authorization over HTTP."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +33,6 @@ MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient[Litestar]:
     return http_client(authenticated_app(access_with_keys(tmp_path_factory.mktemp("keys"))))
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"AUTHORIZATION": f"bearer {INFER_KEY}"},
-        {"X-Api-Key": INFER_KEY},
-        {"Authorization": f"Basic {base64.b64encode(f':{INFER_KEY}'.encode()).decode()}"},
-    ],
-)
-def test_key_is_accepted_as_bearer_x_api_key_or_basic(client: TestClient[Litestar], headers: dict[str, str]) -> None:
-    assert client.post(INFERENCE, json=inference_body(), headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("query", [f"api_key={INFER_KEY}", f"access_token={INFER_KEY}"])
