@@ -134,16 +134,17 @@ def test_ignored_hangup_stays_ignored(gated: Gated) -> None:
         signal.signal(signal.SIGHUP, inherited)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_second_signal_ends_server_immediately(gated: Gated, number: signal.Signals, status: int) -> None:
+@pytest.mark.parametrize(("number", "seconds", "status"), [(signal.SIGTERM, 0.05, 143), (signal.SIGINT, 0.25, 130)])
+def test_second_signal_ends_server_immediately(
+    gated: Gated, number: signal.Signals, seconds: float, status: int
+) -> None:
+    """Send it after the time in which a signal counts as the first, because a wrapper may forward it too."""
     with run_server(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):
         gated.wait_for_call()
-
-        def ends_after_another_signal() -> bool:
-            server.process.send_signal(number)
-            return server.process.poll() is not None
-
-        wait_until(ends_after_another_signal)
+        server.process.send_signal(number)
+        wait_until(lambda: any('"stopping"' in line for line in server.log))
+        threading.Event().wait(seconds)
+        server.process.send_signal(number)
         assert server.wait() == status
         assert any("second stop signal" in line for line in server.log)
         assert "Traceback" not in "".join(server.log)
@@ -170,13 +171,3 @@ def test_endless_thread_and_silent_collector_do_not_delay_stop(tmp_path: Path) -
                 assert read_response(connection)[0] == 200
             assert server.stop() == 0
             assert any("traces were not sent" in line for line in server.log)
-
-
-def test_second_sigterm_soon_after_the_first_is_not_lost(gated: Gated) -> None:
-    with run_server(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):
-        gated.wait_for_call()
-        server.process.terminate()
-        wait_until(lambda: any('"stopping"' in line for line in server.log))
-        threading.Event().wait(0.05)
-        server.process.terminate()
-        assert server.wait() == 143
