@@ -1,4 +1,4 @@
-"""Test Triton's generate extension: questions about an image, with complete and streamed answers."""
+"""Test Triton's generate extension: questions about an image, and texts, with complete and streamed answers."""
 
 import json
 from collections.abc import Generator, Sequence
@@ -12,9 +12,10 @@ from app.core.protocols.status import http_status
 from tasks.inference.error import ErrorKind, invalid
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
-from tests.support.servers.apps import app_of_protocol
+from tests.support.servers.apps import app_of_protocol, app_with_models
 
 IMAGE = encode_base64(encode_image(rectangle()))
+TEXT_MODEL = "/v2/models/continuer"
 REQUEST = {"text_input": "what?", "image": IMAGE}
 
 
@@ -169,3 +170,47 @@ def test_streamed_requests_are_observed() -> None:
         ("kserve-v2", "r1", None),
         ("kserve-v2", "r2", ErrorKind.MODEL_NOT_FOUND),
     ]
+
+
+@pytest.fixture(scope="module")
+def texts() -> Generator[TestClient[Litestar]]:
+    with TestClient(app_with_models(("continuer", "teller", "sorter"))) as client:
+        yield client
+
+
+def test_generate_continues_a_text(texts: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6}, "temperature": 0.5, "id": "a"}
+    response = texts.post(f"{TEXT_MODEL}/generate", json=body)
+    assert response.status_code == 200
+    assert response.json() == {"model_name": "continuer", "model_version": "1", "text_output": "PROMPT", "id": "a"}
+
+
+def test_generate_stream_sends_text_in_events(texts: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "parameters": {"max_new_tokens": 6, "return_full_text": True}}
+    response = texts.post(f"{TEXT_MODEL}/generate_stream", json=body)
+    events = parse_events(response.content)
+    assert [event["text_output"] for event in events] == ["Prompt here", "Prompt"]
+
+
+def test_parameters_override_those_at_top_level(texts: TestClient[Litestar]) -> None:
+    body = {"text_input": "Prompt here", "max_new_tokens": 1, "parameters": {"max_new_tokens": 2, "stream": True}}
+    assert texts.post(f"{TEXT_MODEL}/generate", json={**body, "unknown": 1}).json()["text_output"] == "Pr"
+
+
+@pytest.mark.parametrize("call", ["generate", "generate_stream"])
+@pytest.mark.parametrize(
+    ("model", "body", "status", "message"),
+    [
+        ("continuer", {"text_input": "a", "parameters": {"top_k": 0}}, 400, "parameters.top_k"),
+        ("continuer", {"text_input": "a", "top_k": 0}, 400, "top_k"),
+        ("continuer", {"text_input": "a", "max_new_tokens": 10**6}, 413, "max_new_tokens"),
+        ("continuer", {"text_input": "a", "images": []}, 400, "images: Expected one image, got 0"),
+        ("sorter", {"text_input": "a"}, 400, "does not generate text"),
+    ],
+)
+def test_invalid_request_for_text_is_rejected(
+    texts: TestClient[Litestar], call: str, model: str, body: dict[str, Any], status: int, message: str
+) -> None:
+    response = texts.post(f"/v2/models/{model}/{call}", json=body)
+    assert response.status_code == status
+    assert message in response.json()["error"]
