@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from app.core.hooks import Plugin
 from app.core.plugins import registry
 from tests.support.removal import PLUGINS, ROOT, bridges
 
@@ -17,15 +16,8 @@ FOLDER = ROOT / "app" / "plugins"
 MAX_REQUIREMENTS = 3
 
 
-def skip_before_extensions(plugin: str) -> None:
-    """Skip the checker and its bridges while plugins cannot extend it, so that it imports them."""
-    if "extends" not in Plugin.__struct_fields__ and "conformance" in (plugin, *bridges(plugin)):
-        pytest.skip("app.plugins.conformance.protocols imports the bridges to it")
-
-
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_imports_of_other_plugins_are_the_requirements(plugin: str) -> None:
-    skip_before_extensions(plugin)
     imported: set[str] = set()
     for file in (FOLDER / plugin).rglob("*.py"):
         # A bridge imports the plugin that it is for.
@@ -45,7 +37,6 @@ def test_plugin_requires_few_others_and_not_in_a_circle(plugin: str) -> None:
 
 @pytest.mark.parametrize("plugin", [plugin for plugin in PLUGINS if bridges(plugin)])
 def test_bridges_are_imported_by_no_other_module(plugin: str) -> None:
-    skip_before_extensions(plugin)
     names = {f"app.plugins.{plugin}.{other}" for other in bridges(plugin)}
     for file in ROOT.glob("app/**/*.py"):
         if not _bridge(plugin, file):

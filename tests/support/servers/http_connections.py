@@ -41,7 +41,6 @@ class HttpTestServer:
     def __init__(self, port: int, metrics: CollectorRegistry, transport: Transport) -> None:
         self.port = port
         self.metrics = metrics
-        self.transport = transport
         # An application without protocols limits the bodies of all requests.
         engine: Any = None
         limited = InferenceApp(engine, [], _application(self), HttpAccess(None), transport.bodies)
@@ -93,21 +92,17 @@ def parse_responses(received: bytes) -> list[tuple[int, Any]]:
 def run_http_server(
     settings: TransportSettings | None = None,
     certificates: Certificates | None = None,
-    max_files: int = MAX_FILES,
-    timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Generator[HttpTestServer]:
     """Run a server with an application that returns each request as JSON.
 
-    /wait answers when it is released, /started sends most of its body then, /early answers before it has read the body,
-    /much answers with a great deal.
-    A `timeout` of the drain that passes does not end the process, which is that of the tests here.
+    /wait answers when it is released, /early answers before it has read the body, /much answers with a great deal.
     """
     metrics = CollectorRegistry()
-    transport = local_transport(settings, certificates, max_files, metrics)
+    transport = local_transport(settings, certificates, metrics)
     with open_listen_socket("127.0.0.1", 0) as listening_socket:
         server = HttpTestServer(listening_socket.getsockname()[1], metrics, transport)
-        with run_app(server.listener, transport, listening_socket, timeout=timeout, loop=loop) as server.stop:
+        with run_app(server.listener, transport, listening_socket, loop=loop) as server.stop:
             try:
                 yield server
             finally:
@@ -117,12 +112,11 @@ def run_http_server(
 def local_transport(
     settings: TransportSettings | None = None,
     certificates: Certificates | None = None,
-    max_files: int = MAX_FILES,
     metrics: CollectorRegistry | None = None,
 ) -> Transport:
     """Return limits, by default those of the server."""
     metrics = metrics or CollectorRegistry()
-    return Transport(settings or TransportSettings(), metrics, MAX_BODY_BYTES, max_files, certificates)
+    return Transport(settings or TransportSettings(), metrics, MAX_BODY_BYTES, MAX_FILES, certificates)
 
 
 @contextmanager
@@ -131,12 +125,11 @@ def run_app(
     transport: Transport,
     listening_socket: socket.socket,
     *,
-    timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
     others: Sequence[tuple[socket.socket, Listener]] = (),
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of a listener in a thread, and yield a function that stops it."""
-    hooks = ShutdownHooks(mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout)
+    hooks = ShutdownHooks(mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=3600.0)
     for other_socket, other in others:
         other.port = other_socket.getsockname()[1]
     server = HttpServer([listener, *(other for _, other in others)], transport, hooks)
@@ -217,11 +210,6 @@ def _application(server: HttpTestServer) -> ASGIApp:
             payload += b" " * 64_000_000
         fields = [(b"content-length", str(len(payload)).encode())]
         await send(cast("Any", {"type": "http.response.start", "status": 200, "headers": fields}))
-        if path == "/started":
-            # The head is sent with the first part of the body.
-            await send(cast("Any", {"type": "http.response.body", "body": payload[:1], "more_body": True}))
-            payload = payload[1:]
-            await asyncio.get_running_loop().run_in_executor(None, server.release.wait)
         await send(cast("Any", {"type": "http.response.body", "body": payload}))
 
     return cast("ASGIApp", app)
