@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.core.wire.json_body import check_json, read_json
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
+from tests.support.rejection import rejects
 
 LIMITS = Limits(max_json_depth=4, max_values=6, max_entries=3)
 
@@ -112,6 +113,5 @@ def test_limits_apply_across_the_chunks_of_a_long_body() -> None:
 @pytest.mark.parametrize("digits", [4301, 1_000_000])
 def test_number_with_too_many_digits_is_rejected(digits: int) -> None:
     for body in (b'{"instances": [%s]}' % (b"1" * digits), b'{"instances": [NaN, %s]}' % (b"1" * digits)):
-        with pytest.raises(InferenceError) as caught:
+        with rejects():
             read_json(body, object)
-        assert caught.value.kind is ErrorKind.INVALID_REQUEST
