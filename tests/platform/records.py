@@ -1,78 +1,33 @@
 """How Chariot reads the items of each task type: exactly the documented fields, within the bounds of the image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
-Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 Size = tuple[int, int]
 """Width and height in pixels."""
 
 
-class _Item(msgspec.Struct, forbid_unknown_fields=True):
-    def points(self) -> Sequence[tuple[float, float]]:
-        """Return the points in pixels that must be inside the image."""
-        return ()
-
-
-class Classified(_Item):
-    label: str
-    score: Score
-
-
-class Detected(_Item):
-    """Corners in pixels, y down."""
-
-    label: str
-    score: Score
-    xmin: float
-    ymin: float
-    xmax: float
-    ymax: float
-
-    def points(self) -> Sequence[tuple[float, float]]:
-        return [(self.xmin, self.ymin), (self.xmax, self.ymax)]
-
-
-class Oriented(_Item):
-    """Shares of the image's width (cx, w) and height (cy, h); r in radians, clockwise."""
-
-    label: str
-    score: Score
-    cx: Share
-    cy: Share
-    w: Annotated[float, msgspec.Meta(gt=0)]
-    h: Annotated[float, msgspec.Meta(gt=0)]
-    r: float
-
-
-class Point(_Item):
+class Point(msgspec.Struct, forbid_unknown_fields=True):
     x: float
     y: float
 
 
-class Segmented(_Item):
-    label: str
-    score: Score
-    contour: list[list[Point]]
-
-    def points(self) -> Sequence[tuple[float, float]]:
-        return [(point.x, point.y) for part in self.contour for point in part]
-
-
-class AnsweredPrompt(_Item):
-    prompt: str
-    answer: str
-
-
-ITEMS: Mapping[str, type[_Item]] = {
-    "IMAGE_CLASSIFICATION": Classified,
-    "OBJECT_DETECTION": Detected,
-    "ORIENTED_OBJECT_DETECTION": Oriented,
-    "IMAGE_SEGMENTATION": Segmented,
-    "IMAGE_TEXT_TO_TEXT": AnsweredPrompt,
+LABELLED: Mapping[str, Any] = {"label": str, "score": Share}
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "IMAGE_CLASSIFICATION": LABELLED,
+    # Corners in pixels, y down.
+    "OBJECT_DETECTION": {**LABELLED, "xmin": float, "ymin": float, "xmax": float, "ymax": float},
+    # Shares of the image's width (cx, w) and height (cy, h); r in radians, clockwise.
+    "ORIENTED_OBJECT_DETECTION": {**LABELLED, "cx": Share, "cy": Share, "w": Positive, "h": Positive, "r": float},
+    "IMAGE_SEGMENTATION": {**LABELLED, "contour": list[list[Point]]},
+    "IMAGE_TEXT_TO_TEXT": {"prompt": str, "answer": str},
+}
+ITEMS = {
+    name: msgspec.defstruct(name, [*fields.items()], forbid_unknown_fields=True) for name, fields in FIELDS.items()
 }
 
 
@@ -81,8 +36,16 @@ def parse_items(task_type: str, items: object, size: Size) -> Sequence[Any]:
 
     Raise ValueError if a field is missing, unknown or of another type, or if an item lies outside the image.
     """
-    parsed_items: list[_Item] = msgspec.convert(items, list[ITEMS[task_type]])
+    parsed_items: list[Any] = msgspec.convert(items, list[ITEMS[task_type]])
     for item in parsed_items:
-        if any(not (0 <= x <= size[0] and 0 <= y <= size[1]) for x, y in item.points()):
+        if any(not (0 <= x <= size[0] and 0 <= y <= size[1]) for x, y in _points(item)):
             raise ValueError(f"{item} lies outside the image")
     return parsed_items
+
+
+def _points(item: Any) -> Iterator[tuple[float, float]]:
+    """Yield the points in pixels that must be inside the image."""
+    if hasattr(item, "xmin"):
+        yield from ((item.xmin, item.ymin), (item.xmax, item.ymax))
+    for part in getattr(item, "contour", ()):
+        yield from ((point.x, point.y) for point in part)
