@@ -11,11 +11,14 @@ from typing import cast
 
 import httpx
 import pytest
+from litestar.types import ASGIApp, Receive, Scope, Send
 
+from app.core.server.listen import open_listen_socket
+from app.core.server.serving import Listener
 from tests.support.data.golden import CASES, HEADER_LENGTH, GoldenCase
 from tests.support.protocols import LISTENERS, PROTOCOLS
 from tests.support.servers.apps import app_with_models
-from tests.support.servers.http_connections import run_replaceable_app
+from tests.support.servers.http_connections import local_transport, run_app
 
 ANY_TEXT = "<text>"
 ANY_NUMBER = "<number>"
@@ -26,11 +29,19 @@ Clients = Callable[[str, tuple[str, ...]], httpx.Client]
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
     """Return the client of a real server, after its application is set to a protocol and a set of models."""
-    cached_app = cache(app_with_models)
-    with run_replaceable_app() as (server, url), httpx.Client(base_url=url, timeout=60) as client:
+    cached_app, served = cache(app_with_models), list[ASGIApp]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await served[-1](scope, receive, send)
+
+    with (
+        open_listen_socket("127.0.0.1", 0) as listening,
+        run_app(Listener(app=app), local_transport(), listening),
+        httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client,
+    ):
 
         def client_of(protocol: str, models: tuple[str, ...]) -> httpx.Client:
-            server.app = cached_app(models, protocol)
+            served[:] = [cached_app(models, protocol)]
             return client
 
         yield client_of

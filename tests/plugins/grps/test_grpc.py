@@ -4,13 +4,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 
+from app.core.server.grpc.interceptors import CallShedder
+from app.core.server.load_shedding import OVERLOADED
 from app.plugins.grps.proto import message_class
 from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.protocols import GRPC_PROTOCOLS
+from tests.support.servers.full_engine import full_engine
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 from tests.support.servers.low_limits import engine_with_low_limits
 
@@ -159,3 +164,19 @@ def test_message_limits_are_enforced() -> None:
             tensor = {"name": "x", "dtype": 7, "shape": [1, count], "flat_float32": [0.5] * count}
             answer = call(peer, "Predict", model="echo-fp32", gtensors={"tensors": [tensor]})
             assert answer.status.code == code, answer.status.msg
+
+
+def test_overloaded_server_rejects_inferences_unread_but_answers_probes() -> None:
+    with full_engine("detector") as (engine, _):
+        shedder = CallShedder(engine, GRPC_PROTOCOLS)
+        # Parsing these invalid messages would give another error.
+        with run_grpc_server(engine, interceptors=[shedder]) as peer:
+            with pytest.raises(grpc.RpcError) as caught:
+                peer.call_bytes("/inference.GRPCInferenceService/ModelInfer", b"\xff", [("x-request-id", "mine")])
+            error: Any = caught.value
+            assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
+            metadata = dict(error.trailing_metadata())
+            assert (metadata["grpc-retry-pushback-ms"], metadata["x-request-id"]) == ("1000", "mine")
+            answer = MESSAGE.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", b"\xff"))
+            assert error_status(answer) == (429, OVERLOADED)
+            assert peer.call("ServerLive").live

@@ -11,7 +11,6 @@ from app.core.server.http.asgi import create_app
 from app.plugins.kserve_v1.routes import KServeV1
 from tests.support.data.chariot import IMAGE, Client
 from tests.support.data.images import encode_image, rectangle
-from tests.support.servers.apps import ALL_MODELS
 from tests.support.servers.grpc_server import build_engine
 
 
@@ -22,13 +21,6 @@ def predict(client: Client, model: str, *instances: object, **body: object) -> h
 def predictions(response: httpx.Response) -> list[Any]:
     assert response.status_code == 200, response.text
     return response.json()["predictions"]
-
-
-def test_every_model_is_listed_and_ready(client: Client) -> None:
-    names = client.get("/v1/models").json()["models"]
-    assert names == sorted(ALL_MODELS)
-    for name in names:
-        assert client.get(f"/v1/models/{name}").json() == {"name": name, "ready": True}
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/detector"])
@@ -82,15 +74,6 @@ def test_metadata_is_returned_byte_for_byte(client: Client) -> None:
     response = client.post("/v1/models/detector:predict", content=body)
     assert response.status_code == 200, response.text
     assert response.content.endswith(b'"parameters":[{},{"metadata":' + text + b"}]}")
-
-
-def test_metadata_of_an_image_text_model_is_returned(client: Client) -> None:
-    instance = {"image": IMAGE, "prompts": ["a", "b"], "parameters": {"metadata": "m"}}
-    response = predict(client, "teller", instance)
-    assert response.json() == {
-        "predictions": [[{"prompt": "a", "answer": "64x48"}, {"prompt": "b", "answer": "64x48"}]],
-        "parameters": [{"metadata": "m"}],
-    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,23 +14,16 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.hooks import Parts
 from app.core.observers.metrics import Metrics
-from app.core.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.task import TaskType
-from tests.support.models.fake_models import load_fake_model
 from tests.support.models.scripted_model import EventRecorder
-from tests.support.servers.grpc_server import build_engine_from_sources
+from tests.support.servers.grpc_server import build_engine
 
 
 @contextmanager
 def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, EventRecorder]]:
     """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
-    settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
-    sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
     observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
-    engine = build_engine_from_sources(
-        sources, load_fake_model, observers=[observer], bounds=QueueLimits(max_waiting=0), workers=1
-    )
+    engine = build_engine(names, observers=[observer], bounds=QueueLimits(max_waiting=0), workers=1)
     engine.attach(Parts(observers=(Metrics(metrics or CollectorRegistry(), engine.registry.known_name),)))
 
     def block_worker() -> Any:

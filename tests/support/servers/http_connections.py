@@ -160,26 +160,6 @@ def run_app(
         assert not thread.is_alive()
 
 
-class ReplaceableApp:
-    """An application that hands each request to another one, which a test may change between requests."""
-
-    def __init__(self) -> None:
-        self.app: ASGIApp | None = None
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        assert self.app is not None
-        await self.app(scope, receive, send)
-
-
-@contextmanager
-def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
-    """Run a server of `ReplaceableApp`, and yield it with the server's URL."""
-    app = ReplaceableApp()
-    listener = Listener(app=app)
-    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(listener, local_transport(), listening_socket):
-        yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
-
-
 def _application(server: HttpTestServer) -> ASGIApp:
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         path, body = scope["path"], b""

@@ -9,11 +9,11 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.request_context import RequestContext
 from app.core.observers.request_log import RequestLog
 from app.core.server.auth.access_control import open_access_control
 from app.core.settings.network import AccessSettings
 from app.plugins.page.admin_api import PAGE_HEADER
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.auth_apps import (
     ADMIN_KEY,
     INFER_KEY,
@@ -55,26 +55,17 @@ def test_rejections_are_counted_and_logged_without_the_key(tmp_path: Path) -> No
     assert "camera" not in page
 
 
-class LoggingObserver:
-    def __init__(self) -> None:
-        self.events: list[RequestContext] = []
-
-    def observe(self, event: RequestContext, /) -> None:
-        self.events.append(event)
-        RequestLog().observe(event)
-
-
 def test_inference_is_logged_with_its_client(tmp_path: Path) -> None:
-    observer = LoggingObserver()
+    observer = EventRecorder()
     client = http_client(
-        authenticated_app(access_with_keys(tmp_path), build_engine(("detector",), observers=[observer]))
+        authenticated_app(access_with_keys(tmp_path), build_engine(("detector",), observers=[observer, RequestLog()]))
     )
     with structlog.testing.capture_logs() as logs:
         assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(INFER_KEY)).status_code == 200
     assert [line["client"] for line in logs if line["event"] == "inference"] == ["camera"]
     assert [(event.client, event.address) for event in observer.events] == [("camera", "testclient")]
     assert INFER_KEY not in str(logs)
-    client = http_client(authenticated_app(None, build_engine(("detector",), observers=[observer])))
+    client = http_client(authenticated_app(None, build_engine(("detector",), observers=[observer, RequestLog()])))
     with structlog.testing.capture_logs() as logs:
         assert client.post(INFERENCE, json=inference_body()).status_code == 200
     assert "client" not in next(line for line in logs if line["event"] == "inference")

@@ -9,14 +9,7 @@ import pytest
 
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.server import SettingsError
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.core.server.auth.test_rate_limiter import Clock
 
 
 def number_in(content: bytes) -> int:
