@@ -3,24 +3,21 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.hooks import Parts
-from app.core.settings.model import ModelSettings, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.models.engines import engine_of, fake_sources
+from tests.support.models.fake_models import load_fake_model
 
 
 def new_context() -> RequestContext:
@@ -35,20 +32,9 @@ def running(
     annotators: Sequence[OutputAnnotator] = (),
     record_sink: RecordSink | None = None,
 ) -> Generator[Engine]:
-    sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
-        for name in ("detector", "failing", "oriented")
-    ]
-    registry = Registry(sources)
-    for source in sources[:2]:
-        registry.load(source, load_fake_model)
-    engine = Engine(
-        Repository(registry, lambda: sources, load_fake_model),
-        observers,
-        Limits(max_inputs=8),
-        workers,
-        queue_limits or QueueLimits(),
-    )
+    sources, limits = fake_sources("detector", "failing", "oriented"), Limits(max_inputs=8)
+    options: dict[str, Any] = {"limits": limits, "workers": workers, "queue_limits": queue_limits}
+    engine = engine_of(sources, load_fake_model, *observers, loaded=sources[:2], **options)
     engine.attach(Parts(annotators=annotators, record_sink=record_sink))
     try:
         yield engine

@@ -5,16 +5,13 @@ import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.settings.model import ModelSettings, ModelSource
+from app.core.settings.model import ModelSource
 from app.plugins.explanations import lane
 from app.plugins.explanations.pixels import Explanation
 from tasks.inference.limits import Limits
@@ -24,7 +21,8 @@ from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input
-from tests.support.models.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model, stand_in_metadata
+from tests.support.models.engines import engine_of, fake_sources
+from tests.support.models.fake_models import LABELS, detect, load_fake_model, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
 
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
@@ -58,23 +56,14 @@ def running(
     **limits: Any,
 ) -> Generator[Engine]:
     """Run an engine with fake models, and with `model` under the name slow."""
-    types = {name: FAKE_MODELS[name][0] for name in NAMES} | {"slow": TaskType.OBJECT_DETECTION}
-    sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=task_type))
-        for name, task_type in types.items()
-    ]
 
     def load(source: ModelSource) -> Servable:
         if source.name != "slow":
             return load_fake_model(source)
         return Servable(ObjectDetection(), model or detect, stand_in_metadata(TaskType.OBJECT_DETECTION, LABELS), {})
 
-    registry = Registry(sources)
-    for source in sources:
-        registry.load(source, load)
-    observers = [observer] if observer else []
-    repository = Repository(registry, lambda: sources, load)
-    engine = Engine(repository, observers, Limits(**limits), 1, bounds or QueueLimits())
+    sources, observers = fake_sources(*NAMES, slow=TaskType.OBJECT_DETECTION), [observer] if observer else []
+    engine = engine_of(sources, load, *observers, limits=Limits(**limits), workers=1, queue_limits=bounds)
     try:
         yield engine
     finally:

@@ -15,14 +15,13 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.metrics import TileMetrics
 from tasks.inference.limits import Limits
 from tests.plugins.tiling.spots import SIDE, canvas, detect, request, tiled
+from tests.support.models.engines import engine_of
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import attach_plugins
 from tests.support.servers.apps import app_of_protocol, model_source
@@ -51,12 +50,9 @@ def png() -> bytes:
     return cv2.imencode(".png", pixels)[1].tobytes()
 
 
-def engine_of(*observers: Any, workers: int = 2, load: Callable[[ModelSource], Servable] = load) -> Engine:
-    sources = [model_source("detector")]
-    registry = Registry(sources)
-    registry.load(sources[0], load)
-    repository = Repository(registry, lambda: sources, load)
-    return attach_plugins(Engine(repository, observers, Limits(max_inputs=64), workers=workers))
+def tiling_engine(*observers: Any, workers: int = 2, load: Callable[[ModelSource], Servable] = load) -> Engine:
+    sources, limits = [model_source("detector")], Limits(max_inputs=64)
+    return attach_plugins(engine_of(sources, load, *observers, limits=limits, workers=workers))
 
 
 Served = tuple[dict[str, TestClient[Litestar]], Contexts, CollectorRegistry]
@@ -65,7 +61,7 @@ Served = tuple[dict[str, TestClient[Litestar]], Contexts, CollectorRegistry]
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     contexts, metrics = Contexts(), CollectorRegistry()
-    engine = engine_of(contexts, TileMetrics(metrics))
+    engine = tiling_engine(contexts, TileMetrics(metrics))
     with ExitStack() as stack:
         clients = {name: stack.enter_context(TestClient(app_of_protocol(engine, name))) for name in PROTOCOLS}
         yield clients, contexts, metrics
@@ -92,7 +88,7 @@ def test_tiles_over_grpc() -> None:
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [png()]}}
     parameters = {"tile": message("InferParameter", int64_param=SIDE)}
     inputs = [message("ModelInferRequest").InferInputTensor(**tensor, parameters=parameters)]
-    with run_grpc_server(engine_of()) as client:
+    with run_grpc_server(tiling_engine()) as client:
         response = client.call("ModelInfer", message("ModelInferRequest", model_name="detector", inputs=inputs))
     assert {output.parameters["tiles"].int64_param for output in response.outputs} == {15}
 
@@ -110,7 +106,7 @@ def test_tiles_of_one_request_are_one_job_of_the_fair_queue() -> None:
         del source
         return tiled("box", model)
 
-    engine = engine_of(workers=1, load=load_gated)
+    engine = tiling_engine(workers=1, load=load_gated)
 
     async def ask(width: int) -> None:
         wanted = msgspec.structs.replace(request(canvas(width), tile=SIDE), model_name="detector")

@@ -3,21 +3,18 @@
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from pathlib import Path
 
 from app.core.engine.cancellation import raise_if_cancelled
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
-from app.core.settings.model import ModelSettings, ModelSource
+from app.core.settings.model import ModelSource
 from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
-from tasks.inference.limits import Limits
 from tasks.task import TaskType, TextChunk
-from tests.support.models.fake_models import FAKE_MODELS, load_fake_model, stand_in_metadata
+from tests.support.models.engines import engine_of, fake_sources
+from tests.support.models.fake_models import load_fake_model, stand_in_metadata
 
 
 class Gate:
@@ -95,20 +92,11 @@ def scripted_engine(
     model: ScriptedModel, *observers: InferenceObserver, workers: int = 2, max_waiting: int = 32
 ) -> Engine:
     """Return an engine with the model "speaker", which is `model`, and the stand-ins "teller" and "detector"."""
-    task_types = {name: FAKE_MODELS[name][0] for name in ("teller", "detector")}
-    task_types["speaker"] = TaskType.IMAGE_TEXT_TO_TEXT
-    sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=task_type))
-        for name, task_type in task_types.items()
-    ]
 
     def load(source: ModelSource) -> Servable:
         if source.name != "speaker":
             return load_fake_model(source)
         return Servable(ImageTextToText(), model, stand_in_metadata(TaskType.IMAGE_TEXT_TO_TEXT), {})
 
-    registry = Registry(sources)
-    for entry in sources:
-        registry.load(entry, load)
-    repository = Repository(registry, lambda: sources, load)
-    return Engine(repository, observers, Limits(), workers, QueueLimits(max_waiting=max_waiting))
+    sources = fake_sources("teller", "detector", speaker=TaskType.IMAGE_TEXT_TO_TEXT)
+    return engine_of(sources, load, *observers, workers=workers, queue_limits=QueueLimits(max_waiting=max_waiting))

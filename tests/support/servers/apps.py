@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.server.http.asgi import create_app, create_listener_app
@@ -23,6 +21,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tests.support.models.engines import engine_of
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 from tests.support.protocols import LISTENERS, attach_plugins, main_port_protocols
 
@@ -64,10 +63,7 @@ def app_with_sources(
     discover: Callable[[], Sequence[ModelSource]] | None = None,
 ) -> Litestar:
     """Return the application with `sources`, loaded by `load`; later loads call `discover` again."""
-    models = Registry(sources)
-    for source in sources:
-        models.load(source, load)
-    engine = Engine(Repository(models, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+    engine = engine_of(sources, load, discover=discover, limits=Limits(max_inputs=64))
     return app_of_protocol(attach_plugins(engine), protocol)
 
 

@@ -12,8 +12,6 @@ import pytest
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.proto import message_class
@@ -23,6 +21,7 @@ from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.engines import engine_of
 from tests.support.protocols import GRPC_PROTOCOLS, attach_plugins
 from tests.support.servers.apps import load_test_model, model_source
 
@@ -76,13 +75,9 @@ def build_engine_from_sources(
     bounds: QueueLimits | None = None,
     workers: int = 2,
 ) -> Engine:
-    registry = Registry(sources)
-    if loaded:
-        for source in sources:
-            registry.load(source, load)
     limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
-    repository = Repository(registry, lambda: sources, load)
-    return attach_plugins(Engine(repository, observers, limits, workers, bounds or QueueLimits()))
+    options: dict[str, Any] = {"loaded": None if loaded else (), "queue_limits": bounds, "workers": workers}
+    return attach_plugins(engine_of(sources, load, *observers, limits=limits, **options))
 
 
 class GrpcTestClient:

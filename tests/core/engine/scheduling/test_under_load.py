@@ -6,27 +6,24 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager
-from pathlib import Path
 
 import pytest
 
 from app.core.engine.cancellation import raise_if_cancelled
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.engine.scheduling.thread_pool import release_worker
-from app.core.settings.model import ModelSettings, ModelSource
+from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
@@ -69,25 +66,16 @@ class StreamingEcho(SlowEcho):
 
 
 @contextmanager
-def engine_of(seed: int, observer: EventRecorder, workers: int = WORKERS) -> Generator[Engine]:
-    sources = [
-        ModelSource(
-            name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=TaskType.TEXT_GENERATION)
-        )
-        for name in NAMES
-    ]
-
+def echo_engine(seed: int, observer: EventRecorder) -> Generator[Engine]:
     def load(source: ModelSource) -> Servable:
         model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
         description = stand_in_metadata(TaskType.TEXT_GENERATION)
         servable = Servable(TextGeneration(), model, description, {})
         return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
 
-    registry = Registry(sources)
-    for source in sources:
-        registry.load(source, load)
+    sources = fake_sources(**dict.fromkeys(NAMES, TaskType.TEXT_GENERATION))
     bounds = QueueLimits(max_waiting=WAITING, max_waiting_each=WAITING)
-    engine = Engine(Repository(registry, lambda: sources, load), (observer,), Limits(), workers, bounds)
+    engine = engine_of(sources, load, observer, workers=WORKERS, queue_limits=bounds)
     try:
         yield engine
     finally:
@@ -182,7 +170,7 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
         )
         return {name: kind for client in clients for name, kind in client.outcomes.items()}
 
-    with engine_of(seed, observer) as engine:
+    with echo_engine(seed, observer) as engine:
         outcomes = asyncio.run(run(engine))
         threads = [
             thread for thread in set(threading.enumerate()) - threads_before if thread.name.startswith("inference")
@@ -214,7 +202,7 @@ def test_close_under_load_answers_every_request(seed: int) -> None:
         await idle(engine)
         return {name: kind for client in clients for name, kind in client.outcomes.items()}
 
-    with engine_of(seed, observer) as engine:
+    with echo_engine(seed, observer) as engine:
         outcomes = asyncio.run(run(engine))
     assert Counter(event.request_id for event in observer.events) == Counter(outcomes.keys())
     assert len(outcomes) == 240

@@ -3,20 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry
-from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.streams.text_stream import Chunk
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
@@ -24,6 +20,7 @@ from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
 from tests.core.engine.engines import new_context
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import detect, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
@@ -55,14 +52,11 @@ class GatedDetector:
         return detect(inputs)
 
 
-def engine_of(model: GatedDetector, observer: EventRecorder) -> Engine:
+def detector_engine(model: GatedDetector, observer: EventRecorder) -> Engine:
     def load(source: ModelSource) -> Servable:
         return Servable(ObjectDetection(), model, stand_in_metadata(TaskType.OBJECT_DETECTION), {})
 
-    source = ModelSource(name="detector", version="3", folder=Path("detector"))
-    registry = Registry([source])
-    registry.load(source, load)
-    return Engine(Repository(registry, lambda: [source], load), [observer], Limits(), workers=1)
+    return engine_of(fake_sources("detector"), load, observer, workers=1)
 
 
 def encode_output(response: InferenceResponse) -> tuple[str, str, str, int, dict[str, object]]:
@@ -79,7 +73,7 @@ def encode_chunk(chunk: Chunk) -> str | None:
 def test_every_image_is_answered_before_the_next_is_run() -> None:
     gate, observer = Gate(), EventRecorder()
     model = GatedDetector(gate)
-    engine = engine_of(model, observer)
+    engine = detector_engine(model, observer)
 
     async def run() -> None:
         inference_request = request(2, 1, metadata="m")
@@ -89,13 +83,13 @@ def test_every_image_is_answered_before_the_next_is_run() -> None:
         async with aclosing(outputs):
             for number, name in enumerate("aab", 1):
                 gate.open()
-                assert await anext(outputs) == ("detector", "3", name, 1, {"metadata": "m"})
+                assert await anext(outputs) == ("detector", "7", name, 1, {"metadata": "m"})
                 assert model.sizes == [1] * number
             assert await anext(outputs, None) is None
 
     asyncio.run(run())
     (event,) = observer.events
-    assert (event.outcome, event.batch_size, event.model_version) == (None, 3, "3")
+    assert (event.outcome, event.batch_size, event.model_version) == (None, 3, "7")
     assert 0 < event.decode_ns < event.total
     assert event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
     assert not engine.busy
@@ -103,13 +97,13 @@ def test_every_image_is_answered_before_the_next_is_run() -> None:
 
 def test_failure_comes_after_the_earlier_outputs() -> None:
     observer = EventRecorder()
-    engine = engine_of(GatedDetector(Gate(initial_passes=9), failing=1), observer)
+    engine = detector_engine(GatedDetector(Gate(initial_passes=9), failing=1), observer)
 
     async def run() -> InferenceError:
         async with aclosing(
             engine.stream_outputs(new_context(), "", lambda: request(3), encode_output, lambda _: None)
         ) as outputs:
-            assert await anext(outputs) == ("detector", "3", "a", 1, {})
+            assert await anext(outputs) == ("detector", "7", "a", 1, {})
             with pytest.raises(InferenceError, match="tired") as caught:
                 await anext(outputs)
             return caught.value
