@@ -167,3 +167,41 @@ def test_registrations_are_sorted_by_name_and_version() -> None:
         ("a", "10"),
         ("b", "1"),
     ]
+
+
+class UnavailableModel:
+    """Report the reason that the test sets."""
+
+    unavailable_reason = ""
+
+    def __call__(self, inputs: Sequence[object], /) -> Sequence[Any]:
+        return inputs
+
+
+def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
+    model = UnavailableModel()
+
+    def load(source: ModelSource) -> Servable:
+        servable = load_fake_model(source)
+        return Servable(servable.task, model, servable.description, {}).batched(4, 0.001)
+
+    sources = [ModelSource(name="detector", version=version, folder=Path("/srv/models/detector")) for version in "12"]
+    registry = registry_of(*sources, loaded=["1"])
+    registry.load(sources[1], load)
+    registration = registry.find("detector")
+    assert registry.not_ready_reason == ""
+    model.unavailable_reason = "It fell at /srv/models/detector/model.onnx"
+    assert registry.not_ready_reason == "detector/2: It fell at model.onnx (version 1 answers instead)"
+    later, earlier = registry.versions("detector")
+    assert (later.state, later.servable, earlier.state) == (ModelState.UNAVAILABLE, None, ModelState.READY)
+    assert (later.reason, later.detail) == ("It fell at model.onnx", model.unavailable_reason)
+    assert registry.find("detector").source.version == "1"
+    # A request that has found the model keeps it.
+    assert registration.ready_servable() is registration.servable
+    assert registration.state is ModelState.READY
+    error = rejection(registry.find, "detector", "2")
+    assert error.kind is ErrorKind.MODEL_NOT_READY
+    assert error.message == "Model 'detector' version '2' is not ready: It fell at model.onnx"
+    model.unavailable_reason = ""
+    assert registry.not_ready_reason == ""
+    assert registry.find("detector").source.version == "2"

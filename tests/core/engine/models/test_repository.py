@@ -26,12 +26,13 @@ def repository_of(
     *on_disk: ModelSource,
     served: Sequence[ModelSource] = (ONE,),
     load: Callable[[ModelSource], Servable] = load_fake_model,
+    **options: float,
 ) -> Repository:
     """Return a repository with the models `on_disk`, where those in `served` are loaded."""
     registry = Registry(served)
     for model_source in served:
         registry.load(model_source, load_fake_model)
-    return Repository(registry, lambda: on_disk, load)
+    return Repository(registry, lambda: on_disk, load, **options)
 
 
 def rejection(repository: Repository, action: str, name: str) -> InferenceError:
@@ -164,8 +165,7 @@ def test_model_that_hangs_during_load_does_not_block_others() -> None:
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_second_load_or_unload_of_a_hanging_model_times_out(action: str) -> None:
     load = BlockingLoader("detector")
-    repository = repository_of(ONE, load=load)
-    repository = Repository(repository.registry, lambda: [ONE], load, timeout=0.05)
+    repository = repository_of(ONE, load=load, timeout=0.05)
 
     async def run() -> None:
         loading = asyncio.create_task(repository.load("detector"))
