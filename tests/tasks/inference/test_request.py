@@ -1,15 +1,19 @@
-"""Parameters: precedence of layers, rejected values, and the field that an error names."""
+"""Requests: layers of parameters, limits, rejected values, and the field that an error names."""
 
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
+from app.core.wire.bytes_elements import StringElement
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
 from tasks.inference.parameters import extended
-from tasks.inference.request import convert, read_parameters
+from tasks.inference.request import InferenceRequest, check_request, convert, read_parameters
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.object_detection import DetectionParameters
 from tasks.token_classification import TokenParameters
 from tasks.vision.filtering import SelectionParameters
@@ -131,3 +135,71 @@ def test_length_of_a_list_in_a_text_is_limited() -> None:
     assert read.labels == ("a",)
     with rejects("at most 4,194,304 characters in a JSON array, got 4,194,305", kind=ErrorKind.TOO_LARGE):
         read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length + 1)})
+
+
+NUMBERS = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((2, 3), np.float32))
+TEXTS = BytesTensor(name="t", shape=(2,), elements=[StringElement("a")] * 2, parameters={"p": 1})
+REQUEST = InferenceRequest(id="i", model_name="m", inputs=(NUMBERS, TEXTS), parameters={"q": 1})
+
+
+def test_elements_are_counted_over_all_inputs() -> None:
+    check_request(REQUEST, Limits(max_elements=8))
+    with rejects("at most 7 tensor elements in one request, got 8", "inputs[1]", ErrorKind.TOO_LARGE):
+        check_request(REQUEST, Limits(max_elements=7))
+
+
+@pytest.mark.parametrize("name", ["abcdef", "ü" * 3, "\ud800" * 2], ids=["ascii", "two bytes", "half a character"])
+def test_length_of_every_name_is_limited(name: str) -> None:
+    replace = msgspec.structs.replace
+    for path, request in {
+        "id": replace(REQUEST, id=name),
+        "model_name": replace(REQUEST, model_name=name),
+        "parameters": replace(REQUEST, parameters={name: 1}),
+        "inputs[0].name": replace(REQUEST, inputs=(replace(NUMBERS, name=name),)),
+        "inputs[1].parameters": replace(REQUEST, inputs=(NUMBERS, replace(TEXTS, parameters={name: 1}))),
+    }.items():
+        check_request(request, Limits(max_name_length=6))
+        with rejects("at most 5 bytes in a name, got 6", path, ErrorKind.TOO_LARGE):
+            check_request(request, Limits(max_name_length=5))
+
+
+def test_request_parameters_count_once_for_each_input() -> None:
+    for parameters, limits, expected in (
+        ({"metadata": "abc"}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
+        ({"metadata": msgspec.Raw(b"123")}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
+        ({"a": 1, "b": 2}, Limits(max_entries=3), "at most 3 parameters of the request"),
+    ):
+        check_request(msgspec.structs.replace(REQUEST, parameters=parameters, inputs=(TEXTS,)), limits)
+        with rejects(expected, "parameters", ErrorKind.TOO_LARGE):
+            check_request(msgspec.structs.replace(REQUEST, parameters=parameters), limits)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "expected"),
+    [
+        ("inputs[0]", "", "inputs[0]"),
+        ("inputs[0]", "data", "inputs[0].data"),
+        ("inputs", "[0].data", "inputs[0].data"),
+        ("inputs[0].data", "[1]", "inputs[0].data[1]"),
+        ("a", "b.c", "a.b.c"),
+    ],
+)
+def test_prefix_is_put_before_the_path(prefix: str, path: str, expected: str) -> None:
+    error = InferenceError(ErrorKind.TOO_LARGE, "Too much", path)
+    prefixed = error.with_prefix(prefix)
+    assert (prefixed.kind, prefixed.message, prefixed.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
+    assert error.path == path, "the error itself stays as it was"
+
+
+def test_error_text_is_path_and_message() -> None:
+    assert str(invalid("Expected more", "inputs")) == "inputs: Expected more"
+    assert str(invalid("Expected more")) == "Expected more"
+    assert invalid("Expected more").kind is ErrorKind.INVALID_REQUEST
+
+
+def test_long_messages_and_paths_are_truncated() -> None:
+    error = invalid("m" * 1_000_000, "p" * 1_000_000).with_prefix("inputs[0]")
+    assert error.message == "m" * 2000 + "..."
+    assert error.path.startswith("inputs[0].ppp")
+    assert len(str(error)) < 3100
+    assert error.args == (error.message,)
