@@ -12,7 +12,8 @@ from app.plugins.explanations.request import explanation_targets
 from tasks.image_classification import LabelledScore
 from tasks.inference.limits import Limits
 from tasks.vision.request import ImageItem
-from tests.core.runtimes.onnxruntime.images.test_reduced_decode import request, servable
+from tests.core.runtimes.onnxruntime.images.test_reduced_decode import image_input, servable
+from tests.support.data.requests import request
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanations.md").read_text()
 
@@ -40,6 +41,8 @@ def sized_explanation(width: int, height: int) -> Explanation:
 
 
 def test_explanation_uses_full_image() -> None:
-    _, targets = explanation_targets(servable("detector", reduced=True), request("scene.jpg"), Limits(), None, 1)
+    _, targets = explanation_targets(
+        servable("detector", reduced=True), request(image_input("scene.jpg")), Limits(), None, 1
+    )
     item: ImageItem[Any] = targets[0][0].item
     assert item.image.full_size is None

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
-from tasks.inference.limits import Limits
 from tasks.object_detection import PosedObject
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import all_close, assert_found, detect, inspected, uniform_image
 from tests.support.data.images import encode_image, rectangle
-from tests.support.data.requests import file_input, request
+from tests.support.data.requests import file_input, predict
 
 SHAPES = [(128, 896, 16, "face"), (256, 896, 16, "face"), (192, 2304, 16, "face"), (192, 2016, 18, "palm")]
 
@@ -64,8 +63,8 @@ def test_boxes_are_averaged_from_the_overlap_of_mediapipe(
     outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20]), 35: (0.6, [8, 0, 20, 20])})
     file = write(tmp_path, outputs)
     image = file_input(encode_image(rectangle(128, 128)), **parameters)
-    (output,) = load(graphs.source(file)).predict(request(image), Limits()).outputs
-    assert len(output.predictions[0].records()) == objects
+    (prediction,) = predict(load(graphs.source(file)), image)
+    assert len(prediction.records()) == objects
     # The settings precede the layout.
     servable = load(graphs.source(file, parameters={"iou_threshold": 0.4, "score_threshold": 0.7}))
     assert servable.defaults == {"iou_threshold": 0.4, "score_threshold": 0.7}

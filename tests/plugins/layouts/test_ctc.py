@@ -11,12 +11,10 @@ from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
-from tasks.inference.limits import Limits
-from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import inspected, text_reader, uniform_image
-from tests.support.data.requests import request
+from tests.support.data.requests import pixel_input, predict
 
 
 def write(folder: Path, steps: Sequence[int], count: int = 5, characters: str | None = "a\nb\nc", **graph: Any) -> Path:
@@ -124,6 +122,5 @@ def test_text_lines_keep_aspect_ratio_if_graph_allows_any_width(tmp_path: Path, 
 def test_ctc_model_is_served_as_image_text_to_text(tmp_path: Path) -> None:
     servable = load(graphs.source(write(tmp_path, [1, 0, 3])))
     assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
-    pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.zeros((20, 60, 3), np.uint8))
-    result = servable.predict(request(pixels), Limits())
-    assert result.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]
+    (prediction,) = predict(servable, pixel_input(np.zeros((20, 60, 3), np.uint8)))
+    assert prediction.records() == [Answer("What is in the picture?", "ac")]

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
-from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tests.support.data.images import encode_image
-from tests.support.data.requests import file_input, request
+from tests.support.data.requests import file_input, predict
 from tests.support.models import tiny_models
 
 FolderOf = Callable[[str], Path]
@@ -39,8 +38,7 @@ def image_input(*images: NDArray[np.uint8], **parameters: Any) -> BytesTensor:
 
 def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
     """Return the records of every item of every input."""
-    outputs = servable.predict(request(*inputs), Limits()).outputs
-    return [list(prediction.records()) for output in outputs for prediction in output.predictions]
+    return [list(prediction.records()) for prediction in predict(servable, *inputs)]
 
 
 def with_template(model: Path, folder: Path, template: str) -> ModelSource:

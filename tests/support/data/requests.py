@@ -1,8 +1,15 @@
-"""Build requests and their inputs."""
+"""Build requests and their inputs, and run them."""
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
 from app.core.wire.bytes_elements import BinaryElement, StringElement
+from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 
 
 def text_input(*texts: str, name: str = "args", **parameters: object) -> BytesTensor:
@@ -20,3 +27,14 @@ def file_input(*files: bytes, name: str = "image", **parameters: object) -> Byte
 def request(*inputs: InputTensor, **parameters: object) -> InferenceRequest:
     """Return a request to the model m."""
     return InferenceRequest(id="r", model_name="m", inputs=inputs, parameters=parameters)
+
+
+def pixel_input(pixels: NDArray[np.uint8], name: str = "image", **parameters: object) -> Tensor:
+    """Return an input of raw pixels, of one image or several."""
+    return Tensor(name=name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
+
+
+def predict(servable: Servable, *inputs: InputTensor, **parameters: object) -> list[Any]:
+    """Return the predictions for a request, of all inputs in their order."""
+    outputs = servable.predict(request(*inputs, **parameters), Limits()).outputs
+    return [prediction for output in outputs for prediction in output.predictions]

@@ -14,16 +14,12 @@ from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
-from app.core.wire.bytes_elements import BinaryElement
 from metadata.model import Fact, Origin
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.response import Prediction
-from tasks.inference.tensor import BytesTensor, Datatype
-from tasks.tensor_inference import ImageTensors
+from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_image
+from tests.support.data.requests import file_input, pixel_input, predict
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 36, 3), np.uint8)
 LUMA = (PIXELS @ np.array([0.299, 0.587, 0.114])).astype(np.float32)
@@ -38,16 +34,8 @@ def identity(folder: Path, *, shape: tuple[Any, ...], datatype: int = TensorProt
     return graphs.source(file, task_type="TENSOR", **settings)
 
 
-def answer(source: Any, pixels: NDArray[np.uint8] = PIXELS) -> Prediction:
-    image = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(encode_image(pixels))])
-    request = InferenceRequest(id="grey", model_name="model", inputs=(image,))
-    (output,) = load(source).predict(request, Limits()).outputs
-    return output.predictions[0]
-
-
 def answered_pixels(source: Any) -> NDArray[Any]:
-    prediction = answer(source)
-    assert isinstance(prediction, ImageTensors)
+    (prediction,) = predict(load(source), file_input(encode_image(PIXELS)))
     return prediction.tensors[0].data
 
 
@@ -104,8 +92,8 @@ def test_classifier_of_grey_images_needs_no_settings(tmp_path: Path) -> None:
     assert (facts["mean"].value, facts["std"].value) == ("0", "1")
     assert "channel order" not in facts
     for value, label in ((0, "dark"), (255, "light")):
-        best, _ = answer(source, np.full((9, 9, 3), value, np.uint8)).records()
-        assert getattr(best, "label", None) == label
+        (prediction,) = predict(load(source), pixel_input(np.full((9, 9, 3), value, np.uint8)))
+        assert prediction.records()[0].label == label
 
 
 @pytest.mark.parametrize(

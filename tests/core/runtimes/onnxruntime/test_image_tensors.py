@@ -17,14 +17,13 @@ from onnx import TensorProto, helper
 
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
-from app.core.wire.bytes_elements import BinaryElement
 from metadata.model import Origin
-from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.inference.error import ErrorKind
+from tasks.inference.tensor import Datatype, InputTensor, Tensor, TensorSpec
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_base64, encode_image
+from tests.support.data.requests import file_input, pixel_input, predict
+from tests.support.rejection import rejects
 from tests.support.servers.apps import app_with_sources
 
 HEIGHT, WIDTH = 12, 16
@@ -80,22 +79,10 @@ def assert_close(name: str, values: object, wanted: Arrays, shape: object) -> No
     assert np.allclose(array, wanted[name], rtol=2e-3, atol=8e-3 if name == "depth" else 2e-3)
 
 
-def answer(servable: Any, *images: NDArray[np.uint8] | bytes) -> Any:
-    """Return the predictions for encoded images, or for pixels."""
-    inputs = [
-        BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image)])
-        if isinstance(image, bytes)
-        else Tensor(name="images", datatype=Datatype.UINT8, data=image)
-        for image in images
-    ]
-    request = InferenceRequest(id="", model_name="model", inputs=tuple(inputs))
-    return [output.predictions for output in servable.predict(request, Limits()).outputs]
-
-
 @pytest.mark.parametrize(("batch", "preprocessing"), [("batch", PILLOW), (1, OPENCV), (4, PILLOW)])
 def test_each_image_gets_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
-    found = answer(load(embedder(tmp_path, batch, preprocessing=preprocessing)), *IMAGES)
-    for (prediction,), image in zip(found, IMAGES, strict=True):
+    found = predict(load(embedder(tmp_path, batch, preprocessing=preprocessing)), *map(file_input, IMAGES))
+    for prediction, image in zip(found, IMAGES, strict=True):
         records = prediction.records()
         assert [(record.name, record.datatype) for record in records] == [("embedding", "FP32"), ("depth", "FP16")]
         for record in records:
@@ -162,23 +149,21 @@ def test_other_protocols_return_the_tensors_of_each_image(tmp_path: Path) -> Non
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:
     servable = load(embedder(tmp_path, 1))
     assert [(spec.name, spec.datatype) for spec in servable.inputs] == [("images", Datatype.FP32)]
-    request = InferenceRequest(id="", model_name="model", inputs=(GRAPH_INPUT,))
-    record: Any = servable.predict(request, Limits()).outputs[0].predictions[0].records()[0]
-    assert np.allclose(record.data, WEIGHTS.sum(0), atol=1e-5)
+    (prediction,) = predict(servable, GRAPH_INPUT)
+    assert np.allclose(prediction.records()[0].data, WEIGHTS.sum(0), atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("tensor", "path"),
     [
         (GRAPH_INPUT, "inputs[0].shape"),
-        (BytesTensor(name="image", shape=(1,), elements=[BinaryElement(b"no image")]), "inputs[0].data[0]"),
+        (file_input(b"no image"), "inputs[0].data[0]"),
     ],
 )
 def test_input_that_is_no_image_is_rejected_with_its_field(tmp_path: Path, tensor: InputTensor, path: str) -> None:
     servable = load(embedder(tmp_path, preprocessing=PILLOW))
-    with pytest.raises(InferenceError) as caught:
-        servable.predict(InferenceRequest(id="", model_name="model", inputs=(tensor,)), Limits())
-    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, path)
+    with rejects(path=path):
+        predict(servable, tensor)
 
 
 def bright_pixels(folder: Path) -> Any:
@@ -200,13 +185,13 @@ def test_outputs_without_batch_dimension_are_returned_whole(tmp_path: Path) -> N
     assert servable.outputs == [TensorSpec(name="places", datatype=Datatype.INT64, shape=(-1, 4, -1))]
     images = np.zeros((2, 8, 8, 3), np.uint8)
     images[0, 2, 3] = 255
-    ((found, nothing),) = answer(servable, images)
+    found, nothing = predict(servable, pixel_input(images))
     (places,) = found.stack([found])
     assert places.data.tolist() == [[[0, 0, 0], [0, 1, 2], [2, 2, 2], [3, 3, 3]]]
     assert nothing.records()[0].shape == [4, 0]
-    with pytest.raises(InferenceError, match=r"'places' has several shapes for these images, \[4, 0\], \[4, 3\]") as e:
+    message = r"'places' has several shapes for these images, \[4, 0\], \[4, 3\]"
+    with rejects(message, kind=ErrorKind.UNSUPPORTED):
         found.stack([found, nothing])
-    assert e.value.kind is ErrorKind.UNSUPPORTED
 
 
 def test_preprocessing_needs_an_image_input(tmp_path: Path) -> None:

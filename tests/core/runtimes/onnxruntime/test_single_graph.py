@@ -12,11 +12,9 @@ from onnx import TensorProto, helper
 from app.core.assembly.models import describe, load
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSettings, ModelSource
-from app.core.wire.bytes_elements import StringElement
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.task import TaskType
+from tests.support.data.requests import predict, text_input
 
 ELEMENT_NAMES = {Datatype.FP16: "FLOAT16", Datatype.FP32: "FLOAT", Datatype.FP64: "DOUBLE", Datatype.BF16: "BFLOAT16"}
 
@@ -37,9 +35,7 @@ def graph(folder: Path, node: str, element: int, shape: list[int | str], metadat
 
 def answer(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
     """Return the arrays of the answer by name."""
-    request = InferenceRequest(id="", model_name="one", model_version=None, inputs=inputs)
-    (output,) = servable.predict(request, Limits()).outputs
-    (prediction,) = output.predictions
+    (prediction,) = predict(servable, *inputs)
     return {tensor.name: tensor.data for tensor in type(prediction).stack([prediction])}
 
 
@@ -51,8 +47,8 @@ def test_every_datatype_passes_through_unchanged(tmp_path: Path, datatype: Datat
     assert (spec.name, spec.datatype, spec.shape) == ("x", datatype, (-1, 2))
     assert [(output.name, output.datatype, output.shape) for output in servable.outputs] == [("y", datatype, (-1, 2))]
     if datatype is Datatype.BYTES:
-        elements = [StringElement("Å"), StringElement("")]
-        values = answer(servable, BytesTensor(name="x", shape=(1, 2), elements=elements))["y"]
+        texts = msgspec.structs.replace(text_input("Å", "", name="x"), shape=(1, 2))
+        values = answer(servable, texts)["y"]
         assert values.tolist() == [["Å".encode(), b""]]
     else:
         data = np.array([[0, 1], [1, 0]], datatype.dtype)

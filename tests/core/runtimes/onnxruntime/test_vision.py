@@ -14,19 +14,13 @@ from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.inference.error import InferenceError
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
-from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import DetectedObject, PosedObject
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
+from tests.support.data.requests import pixel_input, predict
 
-
-def request(**parameters: object) -> InferenceRequest:
-    pixels = np.full((64, 128, 3), 51, np.uint8)
-    image = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
-    return InferenceRequest(id="1", model_name="model", inputs=(image,), parameters=parameters)
+IMAGE = pixel_input(np.full((64, 128, 3), 51, np.uint8))
 
 
 def ultralytics(folder: Path, outputs: dict[str, Any], task: str, *names: str, **properties: str) -> Path:
@@ -42,9 +36,8 @@ def channel_means(folder: Path) -> Path:
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
     servable = load(graphs.source(file, **settings))
     assert servable.description.task_type is task_type
-    result = servable.predict(request(), Limits())
-    assert result.batch_size == 1
-    return result.outputs[0].predictions[0].records()
+    (prediction,) = predict(servable, IMAGE)
+    return prediction.records()
 
 
 def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
@@ -53,9 +46,7 @@ def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
     def red_score(value: int) -> float:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
         pixels[..., 0] = value
-        tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
-        result = servable.predict(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
-        (score,) = {getattr(prediction.records()[0], "score", 0) for prediction in result.outputs[0].predictions}
+        (score,) = {prediction.records()[0].score for prediction in predict(servable, pixel_input(pixels))}
         return score
 
     with ThreadPoolExecutor(8) as pool:
@@ -67,9 +58,8 @@ def test_graph_that_answers_one_of_two_images_is_model_failure(tmp_path: Path) -
     scores = np.array([[0.2, 0.3, 0.5]], np.float32)
     file = graphs.write(tmp_path / "model.onnx", [node], {"output0": [1, 3]}, constants={"scores": scores})
     servable = load(graphs.source(file))
-    pixels = Tensor(name="images", datatype=Datatype.UINT8, data=np.zeros((2, 8, 8, 3), np.uint8))
     with pytest.raises(InferenceError, match=r"received 2 images and returned outputs of the shapes \[\[1, 3\]\]"):
-        servable.predict(InferenceRequest(id="1", model_name="model", inputs=(pixels,)), Limits())
+        predict(servable, pixel_input(np.zeros((2, 8, 8, 3), np.uint8)))
 
 
 def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:
@@ -109,7 +99,7 @@ def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed
     assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
     servable = load(graphs.source(file))
     assert Fact("keypoints", f"2 of {numbers} numbers for each box", Origin.MODEL_FILE) in servable.description.facts
-    (prediction,) = servable.predict(request(score_threshold=0.9), Limits()).outputs[0].predictions
+    (prediction,) = predict(servable, IMAGE, score_threshold=0.9)
     tensors = prediction.stack([prediction])
     assert [(spec.name, len(spec.shape)) for spec in servable.outputs] == [(one.name, one.data.ndim) for one in tensors]
     assert tensors[-1].shape == (1, 0, 2, numbers)

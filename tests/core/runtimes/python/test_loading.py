@@ -13,10 +13,8 @@ from app.core.assembly.models import describe, load
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Origin
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
+from tests.support.data.requests import pixel_input, predict
 from tests.support.models.model_folders import source_at, write_and_load, write_model
 
 PREDICT = "    def predict(self, image): return []\n"
@@ -25,9 +23,8 @@ IMAGE = np.zeros((4, 5, 3), np.uint8)
 
 
 def answer(servable: Servable) -> Any:
-    tensor = Tensor(name="image", datatype=Datatype.UINT8, data=IMAGE)
-    result = servable.predict(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
-    return msgspec.to_builtins(result.outputs[0].predictions[0].records())
+    (prediction,) = predict(servable, pixel_input(IMAGE))
+    return msgspec.to_builtins(prediction.records())
 
 
 def facts(folder: Path) -> dict[str, str]:

@@ -11,11 +11,10 @@ import pytest
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.engine.streams.text_stream import TextStream
-from app.core.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tests.support.data.requests import pixel_input, request, text_input
 from tests.support.models.model_folders import source_at, write_model
 
 PREDICT = (
@@ -29,10 +28,9 @@ def served(folder: Path, code: str, arguments: dict[str, object] | None = None, 
     return load(msgspec.structs.replace(found, settings=declared))
 
 
-def request(*widths: int) -> InferenceRequest:
-    pixels = [np.zeros((4, width, 3), np.uint8) for width in widths]
-    images = tuple(Tensor(name=f"i{image.shape[1]}", datatype=Datatype.UINT8, data=image) for image in pixels)
-    return InferenceRequest(id="r", model_name="m", inputs=images, parameters={"prompts": ["a", "b"]})
+def asked(*widths: int) -> InferenceRequest:
+    images = (pixel_input(np.zeros((4, width, 3), np.uint8), f"i{width}") for width in widths)
+    return request(*images, prompts=["a", "b"])
 
 
 def chunks_of(stream: TextStream) -> list[tuple[int, int, str, bool]]:
@@ -42,28 +40,26 @@ def chunks_of(stream: TextStream) -> list[tuple[int, int, str, bool]]:
 @pytest.mark.parametrize("keyword", ["def", "async def"])
 def test_chunks_arrive_in_order_of_images_and_prompts(tmp_path: Path, keyword: str) -> None:
     servable = served(tmp_path / "m", PREDICT.format(keyword))
-    assert chunks_of(servable.stream(request(5, 6), Limits())) == [
+    assert chunks_of(servable.stream(asked(5, 6), Limits())) == [
         chunk
         for item, width in enumerate("56")
         for prompt, text in enumerate("ab")
         for chunk in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
     ]
-    (output,) = servable.predict(request(5), Limits()).outputs
+    (output,) = servable.predict(asked(5), Limits()).outputs
     assert [getattr(record, "answer", "") for record in output.predictions[0].records()] == ["a5", "b5"]
 
 
 def test_returned_answer_is_streamed_as_one_chunk(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, image, prompt): return prompt + '!'"
-    chunks = chunks_of(served(tmp_path / "m", code).stream(request(5), Limits()))
+    chunks = chunks_of(served(tmp_path / "m", code).stream(asked(5), Limits()))
     assert chunks == [(0, 0, "a!", True), (0, 1, "b!", True)]
 
 
 def test_generated_text_is_streamed_in_chunks(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
     folder = write_model(tmp_path / "m", code, task_type="TEXT_GENERATION")
-    tensor = BytesTensor(name="args", shape=(2,), elements=[StringElement("ab"), StringElement("cd")])
-    sent = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
-    chunks = chunks_of(load(source_at(folder)).stream(sent, Limits()))
+    chunks = chunks_of(load(source_at(folder)).stream(request(text_input("ab", "cd")), Limits()))
     texts = ["".join(text for item, _, text, _ in chunks if item == index) for index in (0, 1)]
     assert texts == ["and ba", "and dc"]
     assert [item for item, _, _, final in chunks if final] == [0, 1]
@@ -83,18 +79,18 @@ def test_dropped_stream_ends_generator_and_frees_instance(tmp_path: Path, keywor
     """
     ended = threading.Event()
     servable = served(tmp_path / "m", code, {"ended": ended})
-    chunks = iter(servable.stream(request(5), Limits()))
+    chunks = iter(servable.stream(asked(5), Limits()))
     next(chunks)
     assert not ended.is_set()
     del chunks
     assert ended.is_set()
-    assert next(iter(servable.stream(request(5), Limits()))).text == "on and on "
+    assert next(iter(servable.stream(asked(5), Limits()))).text == "on and on "
 
 
 def test_error_of_a_generator_that_is_closed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     body = "try:\n            yield 'first'\n        finally:\n            1 / 0"
     code = f"class Model:\n    def predict(self, image, prompt):\n        {body}\n"
-    chunks = iter(served(tmp_path / "m", code).stream(request(5), Limits()))
+    chunks = iter(served(tmp_path / "m", code).stream(asked(5), Limits()))
     next(chunks)
     del chunks
     (record,) = caplog.records
@@ -116,7 +112,7 @@ def test_failure_during_stream_is_raised_after_earlier_chunks(
     tmp_path: Path, body: str, kind: ErrorKind, error_text: str
 ) -> None:
     code = f"class Model:\n    def predict(self, image, prompt):\n        yield 'first'\n        {body}\n"
-    chunks = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(request(5), Limits()))
+    chunks = iter(served(tmp_path / "m", code, timeout_seconds=0.1).stream(asked(5), Limits()))
     assert next(chunks).text == "first"
     with pytest.raises(InferenceError) as caught:
         next(chunks)

@@ -11,11 +11,10 @@ from app.core.assembly.discovery import model_at
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSettings, PreprocessingSettings
-from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.request import ImageItem
+from tests.support.data.requests import file_input, predict, request
 
 FIXTURES = Path(__file__).parents[5] / "fixtures"
 
@@ -26,14 +25,13 @@ def servable(name: str, *, reduced: bool) -> Servable:
     return load(msgspec.structs.replace(source, settings=settings))
 
 
-def request(file_name: str) -> InferenceRequest:
-    element = BinaryElement((FIXTURES / "images" / file_name).read_bytes())
-    return InferenceRequest(id="1", model_name="m", inputs=(BytesTensor(name="a", shape=(1,), elements=[element]),))
+def image_input(file_name: str) -> BytesTensor:
+    return file_input((FIXTURES / "images" / file_name).read_bytes())
 
 
 def records(name: str, file_name: str, *, reduced: bool) -> list[dict[str, Any]]:
-    (output,) = servable(name, reduced=reduced).predict(request(file_name), Limits()).outputs
-    return [msgspec.to_builtins(record) for record in output.predictions[0].records()]
+    (prediction,) = predict(servable(name, reduced=reduced), image_input(file_name))
+    return msgspec.to_builtins(prediction.records())
 
 
 def box(record: dict[str, Any]) -> list[float]:
@@ -60,8 +58,8 @@ def test_reduced_decode_finds_same_labels(name: str, file_name: str, count: int)
 
 
 def test_image_is_not_reduced_below_model_input_size() -> None:
-    model = servable("detector", reduced=True)
-    for result in (model.predict(request("scene.jpg"), Limits()), *model.predict_each(request("scene.jpg"), Limits())):
+    model, sent = servable("detector", reduced=True), request(image_input("scene.jpg"))
+    for result in (model.predict(sent, Limits()), *model.predict_each(sent, Limits())):
         (sample,) = result.samples
         image = cast("ImageItem[Any]", sample.item).image
         assert image.pixels.shape[:2] == (240, 320)

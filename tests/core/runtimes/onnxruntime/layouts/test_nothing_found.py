@@ -11,13 +11,10 @@ from onnx import TensorProto, helper
 
 from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.loading import load
-from app.core.wire.bytes_elements import BinaryElement
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import file_input, predict
 from tests.support.models.jatic_models import metadata, write_metadata
 
 LABELS = ("cat", "dog", "fox")
@@ -102,12 +99,9 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
     file = graphs.constant(tmp_path / "model.onnx", outputs, **options)
     settings = {"layout": layout, "task_type": task_type, "labels": LABELS[:1] if layout in ONE_CLASS else LABELS}
     servable = load(graphs.source(file, **settings))
-    images = [BinaryElement(encode_image(rectangle(width, 48))) for width in (48, 96)]
-    tensor = BytesTensor(name="image", shape=(2,), elements=images)
-    request = InferenceRequest(id="nothing", model_name="model", inputs=(tensor,))
-    (output,) = servable.predict(request, Limits()).outputs
-    for prediction in output.predictions:
+    predictions = predict(servable, file_input(*(encode_image(rectangle(width, 48)) for width in (48, 96))))
+    for prediction in predictions:
         records = [msgspec.structs.asdict(record) for record in prediction.records()]
         assert records == [] or [record["answer"] for record in records] == [""]
-    stacked = type(output.predictions[0]).stack(output.predictions)
+    stacked = type(predictions[0]).stack(predictions)
     assert [tensor.data.shape[0] for tensor in stacked] == [2] * len(stacked)
