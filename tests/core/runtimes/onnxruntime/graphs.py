@@ -78,11 +78,22 @@ def write(
     return file
 
 
-def parse(file: Path, text: str) -> Path:
-    """Write a graph that is given in ONNX's text format, as ``(inputs) => (outputs) <constants> { nodes }``."""
-    header = f'<ir_version: 10, opset_import: ["" : {OPSET}]> graph '
+def parse(file: Path, text: str, constants: Mapping[str, NDArray[Any]] | None = None) -> Path:
+    """Write a graph in ONNX's text format, ``(inputs) => (outputs) <constants> { nodes }``, with further constants.
+
+    The format has no dots in names: `_0_` becomes `.0.`.
+    """
+    model = importlib.import_module("onnx.parser").parse_model(
+        f'<ir_version: 10, opset_import: ["" : {OPSET}]> graph {text}'
+    )
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = value.name.replace("_0_", ".0.")
+    for node in model.graph.node:
+        node.input[:] = [name.replace("_0_", ".0.") for name in node.input]
+        node.output[:] = [name.replace("_0_", ".0.") for name in node.output]
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in (constants or {}).items())
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_model(importlib.import_module("onnx.parser").parse_model(header + text), file)
+    write_model(model, file)
     return file
 
 

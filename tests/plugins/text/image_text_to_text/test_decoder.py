@@ -10,10 +10,10 @@ from app.plugins.text.generation import Sampler
 from app.plugins.text.image_text_to_text.configuration import TextConfiguration
 from app.plugins.text.image_text_to_text.graphs import Decoder
 from tasks.image_text_to_text import GenerationParameters
-from tests.support.models.onnx_text import write_graph
+from tests.core.runtimes.onnxruntime import graphs
 
-SWITCHED = """<ir_version: 10, opset_import: ["" : 17]>
-decoder (float[batch, length, 9] inputs_embeds, bool[1] use_cache_branch, int64[] num_logits_to_keep,
+SWITCHED = """
+(float[batch, length, 9] inputs_embeds, bool[1] use_cache_branch, int64[] num_logits_to_keep,
          float[batch, heads, past, width] past_key_values_0_key)
      => (float[1, 1, 9] logits, float[batch, heads, all, width] present_0_key)
 <int64[1] at = {1}, int64[1] nine = {9}, float[2] off_on = {0.0, 1.0}, int64[3] shape = {1, 1, 9},
@@ -30,16 +30,15 @@ decoder (float[batch, length, 9] inputs_embeds, bool[1] use_cache_branch, int64[
     new = Unsqueeze(narrow, at)
     present_0_key = Concat<axis = 2>(past_key_values_0_key, new)
 }"""
-EMBED = """<ir_version: 10, opset_import: ["" : 17]>
-embed (int64[batch, length] input_ids) => (float[batch, length, 9] inputs_embeds)
+EMBED = """
+(int64[batch, length] input_ids) => (float[batch, length, 9] inputs_embeds)
 <int64[1] nine = {9}, float[2] off_on = {0.0, 1.0}> {
     inputs_embeds = OneHot(input_ids, nine, off_on)
 }"""
 
 
 def session(path: Path, text: str) -> Session:
-    write_graph(text, path)
-    return Session(path)
+    return Session(graphs.parse(path, text))
 
 
 def decoder(folder: Path, text: str, config: TextConfiguration) -> Decoder:

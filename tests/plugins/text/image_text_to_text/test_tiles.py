@@ -14,8 +14,8 @@ from app.plugins.text.image_text_to_text.assembly import assemble
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.text.generation import Message, MessagePart
 from tasks.vision.image import Image
+from tests.core.runtimes.onnxruntime import graphs
 from tests.plugins.text.image_text_to_text import tiny
-from tests.support.models.onnx_text import write_graph
 
 SPECIAL = [
     "<|im_start|>",
@@ -34,8 +34,8 @@ TEMPLATE = (
 )
 PER_TILE = 4
 
-VISION = """<ir_version: 10, opset_import: ["" : 17]>
-vision (float[batch, tiles, 3, 8, 8] pixel_values, bool[batch, tiles, 8, 8] pixel_attention_mask)
+VISION = """
+(float[batch, tiles, 3, 8, 8] pixel_values, bool[batch, tiles, 8, 8] pixel_attention_mask)
      => (float[tiles, 4, 1] image_features)
 <int64[4] flat = {-1, 3, 8, 8}, int64[3] rows = {-1, 4, 1}, int64[1] colour = {2}> {
     mask = Cast<to = 1>(pixel_attention_mask)
@@ -46,14 +46,14 @@ vision (float[batch, tiles, 3, 8, 8] pixel_values, bool[batch, tiles, 8, 8] pixe
     grey = ReduceMean<axes = [1], keepdims = 0>(pooled)
     image_features = Reshape(grey, rows)
 }"""
-EMBED = """<ir_version: 10, opset_import: ["" : 17]>
-embed (int64[batch, length] input_ids) => (float[batch, length, 1] inputs_embeds)
+EMBED = """
+(int64[batch, length] input_ids) => (float[batch, length, 1] inputs_embeds)
 <int64[1] last = {2}> {
     number = Cast<to = 1>(input_ids)
     inputs_embeds = Unsqueeze(number, last)
 }"""
-DECODER = """<ir_version: 10, opset_import: ["" : 17]>
-decoder (float[batch, length, 1] inputs_embeds, float[batch, 1, past, 1] past_key_values_0_key)
+DECODER = """
+(float[batch, length, 1] inputs_embeds, float[batch, 1, past, 1] past_key_values_0_key)
      => (float[batch, length, 1] logits, float[batch, 1, all, 1] present_0_key)
 <int64[1] heads_at = {1}> {
     key = Unsqueeze(inputs_embeds, heads_at)
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     for name, text in (("vision_encoder", VISION), ("embed_tokens", EMBED), ("decoder_model_merged", DECODER)):
-        write_graph(text, tmp_path / f"{name}.onnx")
+        graphs.parse(tmp_path / f"{name}.onnx", text)
     return tmp_path
 
 

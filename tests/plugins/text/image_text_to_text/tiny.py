@@ -20,7 +20,7 @@ from tokenizers import models, pre_tokenizers
 from app.core.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.vision.image import Image
-from tests.support.models.onnx_text import write_graph
+from tests.core.runtimes.onnxruntime import graphs
 
 SPECIAL = ("<pad>", "<unk>", "<image>", "<end>", "<begin>")
 WORDS = ("user:", "assistant:", "what", "is", "this", "a", "red", "green", "blue", "square", "circle", "one", "two")
@@ -34,8 +34,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ ' assistant:' }}{% endif %}"
 )
 
-VISION = """<ir_version: 10, opset_import: ["" : 17]>
-vision (float[batch, 3, 4, 4] pixel_values) => (float[batch, 4, WIDTH] image_features)
+VISION = """
+(float[batch, 3, 4, 4] pixel_values) => (float[batch, 4, WIDTH] image_features)
 <int64[2] flat = {1, -1}, int64[1] at_last = {2}, int64[6] before = {0, 0, 1, 0, 0, REST}> {
     pooled = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(pixel_values)
     grey = ReduceMean<axes = [1], keepdims = 0>(pooled)
@@ -44,8 +44,8 @@ vision (float[batch, 3, 4, 4] pixel_values) => (float[batch, 4, WIDTH] image_fea
     image_features = Pad(column, before)
 }"""
 
-DECODER = """<ir_version: 10, opset_import: ["" : 17]>
-decoder (FLOAT[batch, length, WIDTH] inputs_embeds, int64[batch, total] attention_mask,
+DECODER = """
+(FLOAT[batch, length, WIDTH] inputs_embeds, int64[batch, total] attention_mask,
          int64[batch, length] position_ids,
          FLOAT[batch, 1, past, 1] past_key_values_0_key, FLOAT[batch, 1, past, 1] past_key_values_0_value)
      => (FLOAT[batch, length, WIDTH] logits,
@@ -84,8 +84,8 @@ decoder (FLOAT[batch, length, WIDTH] inputs_embeds, int64[batch, total] attentio
     present_0_value = Cast<to = ELEMENT>(values)
 }"""
 
-EMBED = """<ir_version: 10, opset_import: ["" : 17]>
-embed (int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_embeds) {
+EMBED = """
+(int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_embeds) {
     inputs_embeds = Gather(table, input_ids)
 }"""
 
@@ -93,7 +93,7 @@ embed (int64[batch, length] input_ids) => (float[batch, length, WIDTH] inputs_em
 def _write_graph(text: str, path: Path, tensors: Mapping[str, NDArray[np.float32]], *, half: bool = False) -> None:
     text = text.replace("REST", str(SIZE - 2)).replace("WIDTH", str(SIZE))
     text = text.replace("FLOAT", "float16" if half else "float").replace("ELEMENT", "10" if half else "1")
-    write_graph(text, path, tensors)
+    graphs.parse(path, text, tensors)
 
 
 def _write_tokenizer(path: Path) -> None:
