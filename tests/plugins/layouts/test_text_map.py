@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.plugins.layouts.text_sizes import TextLine, TextPage
 from metadata.model import Fact, Origin
 from tasks.oriented_object_detection import OrientedDetections
 from tests.core.runtimes.onnxruntime import graphs
@@ -130,3 +133,37 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
     # These are ImageNet's means in the order B, G, R.
     assert facts["mean"].value == "0.406, 0.456, 0.485"
+
+
+SIDES = st.integers(1, 20_000)
+PAGE = TextPage(min_side=736, max_side=2000, max_enlarged=4000)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "frame"),
+    [
+        (300, 451, (736, 1120)),
+        (901, 1203, (896, 1216)),
+        (1500, 3000, (992, 1984)),
+        (150, 451, (736, 2208)),
+        (10, 100, (384, 4000)),
+    ],
+)
+def test_page_is_enlarged_but_not_reduced_as_in_paddleocr(height: int, width: int, frame: tuple[int, int]) -> None:
+    assert PAGE.input_size(height, width) == frame
+
+
+@given(height=SIDES, width=SIDES)
+def test_page_stays_within_bounds(height: int, width: int) -> None:
+    frame = PAGE.input_size(height, width)
+    assert all(side % 32 == 0 and side >= 32 for side in frame)
+    assert max(frame) <= 4000
+    assert (frame[0] <= frame[1]) or height >= width
+
+
+@given(height=SIDES, width=SIDES)
+def test_line_width_follows_aspect_ratio_within_bounds(height: int, width: int) -> None:
+    tall, wide = TextLine(height=48, min_width=320, max_width=3200).input_size(height, width)
+    assert tall == 48
+    assert 320 <= wide <= 3200
+    assert wide in (320, 3200) or abs(wide - 48 * width / height) < 1

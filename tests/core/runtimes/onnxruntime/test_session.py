@@ -128,11 +128,13 @@ def test_only_requested_outputs_are_computed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("environment_value", "expected"), [(None, "1"), ("0", "0")])
-def test_onnxruntime_telemetry_is_off_unless_environment_enables_it(
+def test_onnxruntime_is_imported_by_the_first_session_without_telemetry_unless_environment_enables_it(
     environment_value: str | None, expected: str
 ) -> None:
     code = (
         "import os, sys, pathlib\n"
+        "from app.core.runtimes import runtime\n"
+        "from app.core.runtimes.onnxruntime import loading\n"
         "from app.core.runtimes.onnxruntime.session import Session\n"
         "assert 'onnxruntime' not in sys.modules\n"
         f"Session(pathlib.Path({str(HALF_PLUS_TWO)!r}))\n"

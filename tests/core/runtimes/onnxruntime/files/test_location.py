@@ -1,10 +1,12 @@
-"""Test which file of a folder is the model."""
+"""Test which folders are models of the runtime, and which file of a folder is the model."""
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.core.runtimes.onnxruntime.files.location import locate_graph
+from app.core.runtimes.runtime import ONNXRUNTIME
 from app.core.settings.model import ModelError, ModelSource
 
 
@@ -47,3 +49,12 @@ def test_file_of_other_format_is_rejected(tmp_path: Path) -> None:
     source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "model.pt")
     with pytest.raises(ModelError, match=r"model.pt is a PyTorch file: export the model to ONNX"):
         locate_graph(source)
+
+
+def test_onnx_files_are_recognised(tmp_path: Path) -> None:
+    source = ModelSource(name="model", version="1", folder=tmp_path)
+    assert not ONNXRUNTIME.recognises(source)
+    assert not ONNXRUNTIME.recognises(msgspec.structs.replace(source, file=tmp_path / "model.pt"))
+    assert ONNXRUNTIME.recognises(msgspec.structs.replace(source, file=tmp_path / "missing.onnx"))
+    for name in ("a.onnx", "b.onnx"):
+        assert ONNXRUNTIME.recognises(source_with_files(tmp_path, name))

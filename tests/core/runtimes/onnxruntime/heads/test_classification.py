@@ -1,33 +1,44 @@
-"""Test class scores with known values: the means of the three channels."""
+"""Test class scores with known values: mostly the means of the three channels, from graphs of several exporters."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from app.core.runtimes.onnxruntime.heads import task_and_model
 from app.core.runtimes.onnxruntime.layouts.layout import Bound
+from metadata.model import Fact, Origin
 from tasks.image_classification import ImageClassification
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import classification_input, classifier, inspected, uniform_image
+from tests.core.runtimes.onnxruntime.answers import (
+    classification_input,
+    classifier,
+    facts_of,
+    inspected,
+    uniform_image,
+)
 
 NAMES = ("red", "green", "blue")
 PROPERTIES = graphs.properties("classify", NAMES, (8, 8))
+PLAIN: dict[str, Any] = {"mean": [0, 0, 0], "std": [1, 1, 1]}
+COLOUR = classification_input(uniform_image(8, 8, 51, 102, 204))
+BLACK = classification_input(uniform_image(8, 8, 0))
 
 
 def test_logits_are_normalised(tmp_path: Path) -> None:
     model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES), layout="logits")
-    (answer,) = model([classification_input(uniform_image(8, 8, 51, 102, 204))])
+    (answer,) = model([COLOUR])
     powers = np.exp([0.2, 0.4, 0.8])
     assert answer.scores == pytest.approx(powers / powers.sum(), abs=1e-6)
 
 
 def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"logits": np.array([[1e4, 0, -1e4]], np.float32)})
-    (answer,) = classifier(file)([classification_input(uniform_image(8, 8, 0))])
+    (answer,) = classifier(file)([BLACK])
     assert answer.scores.tolist() == [1, 0, 0]
 
 
@@ -37,7 +48,7 @@ def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
 )
 def test_scores_keep_label_order_for_each_input_datatype(tmp_path: Path, datatype: int, scores: list[float]) -> None:
     model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, datatype=datatype))
-    (answer,) = model([classification_input(uniform_image(8, 8, 51, 102, 204))])
+    (answer,) = model([COLOUR])
     assert answer.labels == NAMES
     assert answer.scores == pytest.approx(scores, rel=1e-3)
     assert answer.scores.dtype == np.float32
@@ -65,3 +76,117 @@ def test_layout_with_its_own_head_is_bound_by_it(tmp_path: Path) -> None:
     bound, model, example = task_and_model(msgspec.structs.replace(inspection, match=match))
     assert bound is task
     assert model([example]) == [("day", "night")]
+
+
+def channels_last_classifier(
+    file: Path, shape: tuple[Any, ...] = ("b", 8, 8, 3), datatype: int = TensorProto.FLOAT
+) -> Path:
+    """Write a classifier of three classes that takes [b, h, w, 3] and gives the means of the channels."""
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["floats"], ["probs"], axes=[1, 2], keepdims=0),
+    ]
+    return graphs.write(file, nodes, {"probs": [shape[0], 3]}, shape=shape, datatype=datatype)
+
+
+@pytest.mark.parametrize(
+    ("batch", "datatype", "scale"),
+    [("b", TensorProto.FLOAT, 1 / 255), (1, TensorProto.FLOAT16, 1 / 255), (2, TensorProto.UINT8, 1.0)],
+)
+def test_channels_last_are_recognised_by_shape(tmp_path: Path, batch: Any, datatype: int, scale: float) -> None:
+    file = channels_last_classifier(tmp_path / "model.onnx", (batch, 8, 8, 3), datatype)
+    settings = {} if datatype == TensorProto.UINT8 else {"preprocessing": PLAIN}
+    found = classifier(file, **settings)(
+        [classification_input(uniform_image(8, 12, 51, 102, 204)), classification_input(uniform_image(9, 7, 255, 0, 0))]
+    )
+    assert found[0].scores == pytest.approx([51 * scale, 102 * scale, 204 * scale], rel=1e-3)
+    assert found[1].scores == pytest.approx([255 * scale, 0, 0], rel=1e-3)
+    assert facts_of(file)["channels"] == Fact("channels", "last: [batch, height, width, 3]", Origin.SHAPES)
+
+
+def test_channels_last_can_be_declared(tmp_path: Path) -> None:
+    file = channels_last_classifier(tmp_path / "model.onnx", ("b", "h", "w", "c"))
+    settings = {"preprocessing": {**PLAIN, "channels_last": True, "size": [6, 10], "resize": "stretch"}}
+    (found,) = classifier(file, **settings)([classification_input(uniform_image(20, 30, 51, 102, 204))])
+    assert found.scores == pytest.approx([0.2, 0.4, 0.8])
+
+
+def test_bgr_order_works_with_channels_last(tmp_path: Path) -> None:
+    settings = {"preprocessing": {**PLAIN, "channel_order": "BGR"}}
+    (found,) = classifier(channels_last_classifier(tmp_path / "model.onnx"), **settings)([COLOUR])
+    assert found.scores == pytest.approx([0.8, 0.4, 0.2])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE])
+def test_extra_dimensions_and_other_precisions_are_read(tmp_path: Path, kind: int) -> None:
+    output = np.array([[[[0.1]], [[0.7]], [[0.2]]]], np.float32)
+    file = graphs.constant(tmp_path / "model.onnx", {"probs": output}, output_types={"probs": kind})
+    (found,) = classifier(file, labels=NAMES)([BLACK])
+    assert found.scores == pytest.approx([0.1, 0.7, 0.2], abs=1e-3)
+    assert found.scores.dtype == np.float32
+
+
+def test_other_outputs_beside_logits_are_ignored(tmp_path: Path) -> None:
+    outputs = {"logits": np.array([[0, 5, 0]], np.float32), "hidden": np.full((1, 4, 2), np.nan, np.float32)}
+    (found,) = classifier(graphs.constant(tmp_path / "model.onnx", outputs))([BLACK])
+    assert found.scores.argmax() == 1
+
+
+def write_timm_model(folder: Path, **overrides: Any) -> Path:
+    pretrained_cfg = {"input_size": [3, 24, 24], "mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.75, **overrides}
+    config = {"architecture": "resnet18", "num_classes": 3, "label_names": NAMES, "pretrained_cfg": pretrained_cfg}
+    (folder / "config.json").write_text(json.dumps(config))
+    return graphs.channel_means(folder / "model.onnx", shape=("b", 3, "h", "w"))
+
+
+def test_timm_model_is_recognised_by_config(tmp_path: Path) -> None:
+    file = write_timm_model(tmp_path)
+    expected = {
+        "labels": "3: red, green, blue", "input size": "24x24", "resize": "crop", "mean": "0.5, 0.5, 0.5",
+        "crop": "shorter side to 32, then centre crop 24x24", "std": "0.25, 0.25, 0.25",
+    }  # fmt: skip
+    facts = facts_of(file)
+    assert [facts[topic] for topic in expected] == [Fact(*item, Origin.CONFIG) for item in expected.items()]
+    (found,) = classifier(file, layout="probabilities")([classification_input(uniform_image(40, 40, 255, 127, 0))])
+    assert found.scores == pytest.approx([2, (127 / 255 - 0.5) / 0.25, -2], abs=1e-6)
+
+
+@pytest.mark.parametrize(("mode", "resize"), [("squash", "stretch"), ("border", "letterbox"), (None, "crop")])
+def test_timm_crop_mode_sets_resize(tmp_path: Path, mode: str | None, resize: str) -> None:
+    facts = facts_of(write_timm_model(tmp_path, crop_mode=mode))
+    assert facts["resize"] == Fact("resize", resize, Origin.CONFIG)
+
+
+def test_crop_fraction_can_be_declared(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", output="probs", shape=("b", 3, 24, 24))
+    image = uniform_image(32, 32, 0)
+    image.pixels[4:28, 4:28] = 255
+    settings = {"preprocessing": {**PLAIN, "resize": "crop", "crop_fraction": 0.75}}
+    (found,) = classifier(file, **settings)([classification_input(image)])
+    assert found.scores == pytest.approx([1, 1, 1])
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_multi_label_scores_use_sigmoid(tmp_path: Path, declared: bool) -> None:
+    if not declared:
+        config = {"architectures": ["ViTForImageClassification"], "problem_type": "multi_label_classification"}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    logits = np.array([[graphs.logit(0.9), graphs.logit(0.8), graphs.logit(0.1)]], np.float32)
+    file = graphs.constant(tmp_path / "model.onnx", {"logits": logits})
+    (found,) = classifier(file, labels=NAMES, **({"layout": "multi-label"} if declared else {}))([BLACK])
+    assert found.scores == pytest.approx([0.9, 0.8, 0.1], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "layout", "score"),
+    [
+        ("logits", 2.0, "multi-label", 1 / (1 + np.exp(-2))),
+        ("output", -2.0, "multi-label", 1 / (1 + np.exp(2))),
+        ("output", 0.25, "probabilities", 0.25),
+    ],
+)
+def test_single_class_layout_and_score(tmp_path: Path, name: str, value: float, layout: str, score: float) -> None:
+    file = graphs.constant(tmp_path / "model.onnx", {name: np.array([[value]], np.float32)})
+    assert inspected(graphs.source(file)).description.layout == layout
+    (found,) = classifier(file, labels=["cat"])([BLACK])
+    assert found.scores == pytest.approx([score])

@@ -14,22 +14,17 @@ from PIL import Image as Pillow
 
 from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Interpolation
 from app.core.runtimes.onnxruntime.images.resampling import Box, resample
+from tests.core.runtimes.onnxruntime.images.test_resampling import photo
 from tests.support.data.rounding import assert_equal_but_for_rounding
 
 pytest.importorskip("cykooz_resizer")
 
-PHOTO = Path(__file__).parents[5] / "fixtures" / "images" / "photo.jpg"
 FILTERS: Sequence[Interpolation] = ("nearest", "bilinear", "bicubic", "lanczos", "area")
 SIZES = [
     ((480, 640), (224, 224)), ((640, 480), (298, 224)), ((1200, 300), (96, 96)), ((700, 400), (420, 390)),
     ((300, 1200), (96, 96)), ((61, 47), (224, 192)), ((1, 5), (8, 8)), ((500, 500), (700, 64)),
 ]  # fmt: skip
 """(height, width) of images, and of the results."""
-
-
-def photo(size: tuple[int, int]) -> NDArray[np.uint8]:
-    pixels = np.asarray(Pillow.open(PHOTO).convert("RGB"))
-    return np.ascontiguousarray(np.tile(pixels, (5, 5, 1))[7 : 7 + size[0], 5 : 5 + size[1]])
 
 
 def by_pillow(
@@ -45,7 +40,7 @@ def by_pillow(
 def test_resized_bytes_are_those_of_pillow(
     image_size: tuple[int, int], size: tuple[int, int], interpolation: Interpolation, part: Box | None
 ) -> None:
-    pixels, (height, width) = photo(image_size), image_size
+    pixels, (height, width) = photo(*image_size), image_size
     box = part and (part[0] * width, part[1] * height, part[2] * width, part[3] * height)
     found, expected = resample(pixels, size, interpolation, box), by_pillow(pixels, size, interpolation, box)
     assert_equal_but_for_rounding(found, expected)
@@ -56,7 +51,7 @@ def test_resized_bytes_are_those_of_pillow(
 @pytest.mark.parametrize("interpolation", FILTERS)
 @pytest.mark.parametrize("box", [None, (3.3, 7.1, 301.7, 203.2)])
 def test_resized_floats_are_those_of_pillow(interpolation: Interpolation, box: Box | None) -> None:
-    grey = photo((240, 320))[:, :, 1].astype(np.float32) + np.float32(0.25)
+    grey = photo(240, 320)[:, :, 1].astype(np.float32) + np.float32(0.25)
     expected = by_pillow(grey, (48, 64), interpolation, box)
     resized = resample(grey, (48, 64), interpolation, box)
     assert resized.dtype == np.float32
@@ -64,19 +59,19 @@ def test_resized_floats_are_those_of_pillow(interpolation: Interpolation, box: B
 
 
 def test_image_of_the_wanted_size_is_not_copied() -> None:
-    pixels = photo((32, 48))
+    pixels = photo(32, 48)
     assert resample(pixels, (32, 48), "bicubic") is pixels
 
 
 def test_view_of_a_larger_image_is_resized() -> None:
-    view = photo((300, 400))[20:270:2, ::-1]
+    view = photo(300, 400)[20:270:2, ::-1]
     assert_equal_but_for_rounding(
         resample(view, (64, 64), "bilinear"), by_pillow(np.ascontiguousarray(view), (64, 64), "bilinear")
     )
 
 
 def test_threads_resize_different_images_at_once() -> None:
-    images = [photo((200 + 7 * number, 300 + 11 * number)) for number in range(24)]
+    images = [photo(200 + 7 * number, 300 + 11 * number) for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(resample, image, (56, 56), "bicubic") for image in images]
     for future, image in zip(found, images, strict=True):
@@ -84,7 +79,7 @@ def test_threads_resize_different_images_at_once() -> None:
 
 
 def test_pillow_resizes_where_the_package_is_not_installed(tmp_path: Path) -> None:
-    pixels = photo((480, 640))
+    pixels = photo(480, 640)
     np.save(tmp_path / "in.npy", pixels)
     code = f"""
 import sys

@@ -31,7 +31,7 @@ PHOTO = Path(__file__).parents[5] / "fixtures" / "images" / "photo.jpg"
 
 def photo(height: int, width: int) -> NDArray[np.uint8]:
     pixels = np.asarray(Pillow.open(PHOTO).convert("RGB"))
-    return np.ascontiguousarray(np.tile(pixels, (4, 4, 1))[7 : 7 + height, 5 : 5 + width])
+    return np.ascontiguousarray(np.tile(pixels, (5, 5, 1))[7 : 7 + height, 5 : 5 + width])
 
 
 def torchvision_resize(image: Pillow.Image, side: int, resample: int) -> Pillow.Image:
