@@ -1,4 +1,4 @@
-"""Deadlines and limits of explanations."""
+"""Deadlines and limits of explanations, and the settings of a server for them."""
 
 import asyncio
 import threading
@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from app.core.assembly.discovery import discover
+from app.core.assembly.service import Service
 from app.core.engine.engine import Engine
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.plugins import registry
+from app.core.settings.server import DEMO_MODELS
+from app.plugins.explanations.explainer import explainers
 from app.plugins.explanations.request import explain_request
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -125,3 +130,25 @@ def test_explanations_count_towards_the_limit_of_a_client() -> None:
 
     with running(model, observer, QueueLimits(max_each_client=1)) as engine:
         asyncio.run(run(engine))
+
+
+def test_server_has_the_requested_explain_workers_and_limits() -> None:
+    settings = registry().settings(
+        grpc=False, tensorflow_serving=False, explain_workers=3, max_explanation_samples=7, max_explanation_seconds=2.0
+    )
+    engine = Service(settings, lambda: discover(DEMO_MODELS / "detector")).engine
+    try:
+        assert (engine.limits.max_explanation_samples, engine.limits.max_explanation_seconds) == (7, 2.0)
+        admission = engine.lane("explanation").admission
+        for number in range(3):
+            assert admission.has_idle_worker()
+            admission.acquire(new_context(str(number)), "", None)
+        assert not admission.has_idle_worker()
+    finally:
+        engine.close()
+
+
+def test_view_gets_what_explains_each_model() -> None:
+    with running() as engine:
+        found = explainers(engine.registry)
+    assert found == dict.fromkeys(("classifier", "detector", "segmenter", "failing", "slow"), "pixels")

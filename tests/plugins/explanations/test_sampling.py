@@ -1,4 +1,4 @@
-"""Explanations of models whose true saliency is known."""
+"""Explanations of models whose true saliency is known, and the documentation of their parameters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,15 @@ from app.plugins.explanations.pixels import (
     explain_target,
     sample_count,
 )
+from app.plugins.explanations.request import explanation_targets
+from tasks.image_classification import LabelledScore
+from tasks.inference.limits import Limits
+from tasks.vision.request import ImageItem
+from tests.core.runtimes.onnxruntime.images.test_reduced_decode import image_input, servable
 from tests.plugins.explanations.subjects import classifier_of_region, noise, objects
 from tests.support.data.images import rectangle, rotated_rectangle
+from tests.support.data.requests import request
+from tests.support.servers.server_process import ROOT
 
 QUADRANTS = {
     "top left": (slice(0, 40), slice(0, 60)),
@@ -121,3 +128,34 @@ def test_sample_count_depends_on_the_method(method: str, expected: int) -> None:
     target = classifier_of_region(noise(80, 40), QUADRANTS["top left"])
     options = msgspec.convert({"method": method, "grid": 4}, ExplanationParameters)
     assert sample_count(target, options, 7) == expected
+
+
+def test_every_parameter_and_method_is_documented() -> None:
+    document = (ROOT / "docs" / "explanations.md").read_text()
+    names = [f"| `{field.name}` |" for field in msgspec.structs.fields(ExplanationParameters)]
+    missing = [text for text in (*names, *(f"`{method}`:" for method in ExplanationMethod)) if text not in document]
+    assert not missing
+
+
+@pytest.mark.parametrize(("width", "height"), [(6, 4), (300, 200), (1, 1), (3, 2000)])
+def test_saliency_has_the_image_size_and_values_within_0_and_1(width: int, height: int) -> None:
+    saliency = sized_explanation(width, height).saliency
+    assert (saliency.shape, saliency.dtype) == ((height, width), np.float32)
+    assert 0 <= saliency.min() <= saliency.max() <= 1
+
+
+def sized_explanation(width: int, height: int) -> Explanation:
+    """Return an explanation of an image of this size."""
+    coarse = np.array([[0, 0.5, 1], [1, 0, 0.25]], np.float32)
+    record, method = LabelledScore("a", 0.5), ExplanationMethod.RISE
+    return Explanation(
+        label="a", score=0.5, record=record, coarse=coarse, width=width, height=height, method=method, samples=3, seed=0
+    )
+
+
+def test_explanation_uses_full_image() -> None:
+    _, targets = explanation_targets(
+        servable("detector", reduced=True), request(image_input("scene.jpg")), Limits(), None, 1
+    )
+    item: ImageItem[Any] = targets[0][0].item
+    assert item.image.full_size is None

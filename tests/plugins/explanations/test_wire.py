@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.plugins.explanations.wire import SaliencyFormat, wire_explanations
 from tasks.inference.error import InferenceError
-from tests.plugins.explanations.test_pixels import sized_explanation
+from tests.plugins.explanations.test_sampling import sized_explanation
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.models.fake_models import FAKE_MODELS

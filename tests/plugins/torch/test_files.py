@@ -21,7 +21,7 @@ from app.plugins.torch.runtime import TRANSFORMERS
 from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Origin
 from tasks.task import TaskType
-from tests.plugins.torch.asking import FolderOf, answers, image_input, scene
+from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, scene
 
 RUNTIME = TRANSFORMERS
 NOTHING: Mapping[str, Any] = {}
@@ -250,3 +250,15 @@ def test_an_onnx_file_beside_the_weights_is_preferred(changed: Changed) -> None:
         load(found)
     declared = msgspec.structs.replace(found, settings=ModelSettings(runtime="transformers"))
     assert load(declared).description.platform == "transformers"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vit", "t5"])
+def test_weight_file_is_not_mapped(served: Served, folder_of: FolderOf, name: str) -> None:
+    """Truncating a mapped file would crash the process."""
+    servable = served(name)
+    (weights,) = folder_of(name).glob("*.safetensors")
+    # Other tests in this process may have mapped the weights of other models.
+    assert str(weights.resolve()) not in Path("/proc/self/maps").read_text()
+    if name == "vit":
+        assert answers(servable, image_input(scene()))

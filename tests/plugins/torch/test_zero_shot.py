@@ -1,11 +1,16 @@
-"""Compare zero-shot models with the post-processing of transformers."""
+"""Compare zero-shot models with the post-processing of transformers, and run them with commands."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tasks.inference.error import ErrorKind
+from app.core.settings.server import DEMO_IMAGES, ModelOptions
+from app.plugins.authoring.check import check
+from app.plugins.authoring.predict import predict
+from app.plugins.explanations.command import explain
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.plugins.torch.asking import (
     FolderOf,
     Served,
@@ -118,3 +123,29 @@ def test_unreadable_candidate_label_is_named_in_error(
 ) -> None:
     with rejects(path=path, kind=kind):
         answers(served(name), image_input(scene(), candidate_labels=labels))
+
+
+@pytest.mark.parametrize("name", ["clip", "owlvit"])
+def test_check_tries_zero_shot_model_with_candidate_labels(
+    folder_of: FolderOf, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    check(folder_of(name))
+    assert "Tried on one image with the candidate labels red square, blue circle" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["clip", "owlvit"])
+def test_predict_and_explain_take_candidate_labels(
+    folder_of: FolderOf, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    options = ModelOptions(model=folder_of(name))
+    predict(DEMO_IMAGES / "scene.jpg", candidate_labels=CANDIDATE_LABELS, json=True, options=options)
+    found = json.loads(capsys.readouterr().out)
+    assert {record["label"] for record in found} <= set(CANDIDATE_LABELS)
+    explain(DEMO_IMAGES / "scene.jpg", candidate_labels=CANDIDATE_LABELS, samples=8, json=True, options=options)
+    explained = json.loads(capsys.readouterr().out)
+    assert explained[0]["label"] == found[0]["label"]
+
+
+def test_predict_without_candidate_labels_names_them(folder_of: FolderOf) -> None:
+    with pytest.raises(InferenceError, match="candidate_labels"):
+        predict(DEMO_IMAGES / "scene.jpg", options=ModelOptions(model=folder_of("clip")))

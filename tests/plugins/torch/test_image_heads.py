@@ -1,4 +1,4 @@
-"""Compare the filled contours with the masks that transformers computes."""
+"""Compare classes, boxes and filled contours with the pipelines and processors of transformers."""
 
 from functools import partial
 from typing import Any
@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from app.plugins.torch.heads.classification import probabilities
 from app.plugins.torch.heads.segmentation import class_map
 from tasks.vision.contours import mask_of_contours
 from tests.plugins.torch.asking import (
     FolderOf,
     Served,
     answers,
+    boxes_of,
     forward,
     image_input,
     model_and_processor,
@@ -23,6 +25,65 @@ from tests.support.models import tiny_models
 from tests.support.rejection import rejects
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["vit", "resnet"])
+def test_answers_equal_those_of_pipeline(folder_of: FolderOf, served: Served, name: str) -> None:
+    model, processor = model_and_processor(folder_of(name), "AutoModelForImageClassification")
+    pipeline = tiny_models.transformers().pipeline("image-classification", model=model, image_processor=processor)
+    for pixels in (scene(), scene(40, 200, 1), scene(32, 32, 2)):
+        expected: list[Any] = pipeline(pil_image(pixels), top_k=3)
+        (found,) = answers(served(name), image_input(pixels))
+        assert [record.label for record in found] == [record["label"] for record in expected]
+        assert [record.score for record in found] == pytest.approx([record["score"] for record in expected], abs=1e-4)
+        assert max(record.score for record in found) < 0.999
+
+
+def test_action_predict_returns_only_best_class(served: Served) -> None:
+    (records,) = answers(served("vit"), image_input(scene()))
+    assert answers(served("vit"), image_input(scene(), action="predict")) == [records[:1]]
+
+
+def test_candidate_labels_are_rejected(served: Served) -> None:
+    with rejects("classes of its own", "inputs[0].parameters.candidate_labels"):
+        answers(served("vit"), image_input(scene(), candidate_labels=["cat"]))
+
+
+@pytest.mark.parametrize(
+    ("config", "logits", "expected"),
+    [
+        ({"problem_type": None}, [2.0, 0.0], [0.8807971, 0.1192029]),
+        ({"problem_type": "single_label_classification"}, [2.0, 0.0], [0.8807971, 0.1192029]),
+        ({"problem_type": "multi_label_classification"}, [2.0, 0.0], [0.8807971, 0.5]),
+        ({"problem_type": "regression"}, [2.0, 0.0], [2.0, 0.0]),
+        ({"num_labels": 1}, [0.0], [0.5]),
+    ],
+)
+def test_configuration_decides_how_logits_are_read(
+    config: dict[str, Any], logits: list[float], expected: list[float]
+) -> None:
+    read = tiny_models.transformers().PretrainedConfig(**config)
+    assert np.allclose(probabilities(tiny_models.torch().tensor([logits]), read), [expected])
+
+
+@pytest.mark.parametrize("name", ["detr", "yolos", "rt_detr", "d_fine"])
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, name: str, threshold: float) -> None:
+    model, processor = model_and_processor(folder_of(name), "AutoModelForObjectDetection")
+    pixels = scene(150, 90)
+    outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
+    expected = processor.post_process_object_detection(outputs, threshold=threshold, target_sizes=[(90, 150)])[0]
+    boxes = expected["boxes"].numpy().clip(0, [150, 90, 150, 90])
+    order = np.argsort(-expected["scores"].numpy(), kind="stable")
+    order = order[np.all(boxes[order, 2:] > boxes[order, :2], axis=1)]
+    (found,) = answers(served(name), image_input(pixels, score_threshold=threshold))
+    assert len(found) == len(order) > 0
+    scores = expected["scores"].numpy()[order]
+    assert [record.score for record in found] == pytest.approx(scores.tolist(), abs=1e-4)
+    labels = [model.config.id2label[int(number)] for number in expected["labels"][order]]
+    assert [record.label for record in found] == labels
+    assert np.abs(boxes_of(found) - boxes[order]).max() < 1e-2
+
 
 WIDTH, HEIGHT = 120, 80
 
