@@ -15,6 +15,7 @@ from tests.core.engine.engines import name_of, new_context, request, run_request
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
+from tests.support.rejection import rejects
 
 
 @pytest.mark.parametrize("step", ["mark_not_ready", "start_drain"])
@@ -58,9 +59,8 @@ def test_drain_waits_until_requests_are_observed_and_those_that_outlast_it_are_n
 def test_closed_engine_rejects_requests() -> None:
     with running() as engine:
         engine.close()
-        with pytest.raises(InferenceError, match="stopping") as caught:
+        with rejects("stopping", kind=ErrorKind.MODEL_NOT_READY):
             run_request(engine, request)
-        assert caught.value.kind is ErrorKind.MODEL_NOT_READY
 
 
 class WatchableElement:

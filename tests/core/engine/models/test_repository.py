@@ -13,6 +13,7 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.models.fake_models import load_fake_model
+from tests.support.rejection import rejects
 
 
 def source(name: str = "detector", version: str = "1") -> ModelSource:
@@ -97,9 +98,8 @@ def test_unload_keeps_the_name_and_the_readiness() -> None:
         ("detector", "1", ModelState.UNAVAILABLE, UNLOADED),
     ]
     assert not repository.registry.not_ready_reason
-    with pytest.raises(InferenceError) as caught:
+    with rejects(kind=ErrorKind.MODEL_NOT_READY):
         repository.registry.find("detector")
-    assert caught.value.kind is ErrorKind.MODEL_NOT_READY
     asyncio.run(repository.load("detector"))
     assert repository.registry.find("detector").state is ModelState.READY
 
@@ -170,9 +170,8 @@ def test_second_load_or_unload_of_a_hanging_model_times_out(action: str) -> None
     async def run() -> None:
         loading = asyncio.create_task(repository.load("detector"))
         assert await asyncio.to_thread(load.started.wait, 30)
-        with pytest.raises(InferenceError, match="still being loaded") as caught:
+        with rejects("still being loaded", kind=ErrorKind.MODEL_NOT_READY):
             await getattr(repository, action)("detector")
-        assert caught.value.kind is ErrorKind.MODEL_NOT_READY
         assert repository.registry.find("detector").state is ModelState.READY, "the old version keeps serving"
         load.proceed.set()
         await loading
