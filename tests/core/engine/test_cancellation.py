@@ -193,24 +193,6 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
     assert outcomes(observer) == [None, ErrorKind.CANCELLED]
 
 
-def test_queued_request_is_rejected_when_the_engine_closes() -> None:
-    observer, decoder = EventRecorder(), BlockedDecoder()
-
-    async def run(engine: Engine) -> None:
-        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
-        await wait_until_async(lambda: decoder.count == 1)
-        second = asyncio.create_task(engine.handle(request_info(), "detector", request, name_of))
-        await wait_until_async(lambda: engine.in_flight == 2)
-        engine.close()
-        with rejects("stopping", kind=ErrorKind.MODEL_NOT_READY):
-            await second
-        decoder.released.set()
-        assert await first == "detector"
-
-    run_with_engine(run, observer, workers=1)
-    assert outcomes(observer) == [None, ErrorKind.MODEL_NOT_READY]
-
-
 def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
     observer = EventRecorder()
 

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
-from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
-from tasks.task import TaskType
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import inspected, text_reader, uniform_image
-from tests.support.data.requests import pixel_input, predict
 
 
 def write(folder: Path, steps: Sequence[int], count: int = 5, characters: str | None = "a\nb\nc", **graph: Any) -> Path:
@@ -117,10 +114,3 @@ def test_text_lines_keep_aspect_ratio_if_graph_allows_any_width(tmp_path: Path, 
     assert [(answer.height, answer.width) for answer in answers] == [(48, 320), (48, 2000), (48, 3200)]
     # The first line is 200 columns wide, and the rest of its 320 is padding to its right.
     assert (answers[0].placement.scale_x, answers[0].placement.offset_x) == (2, 0)
-
-
-def test_ctc_model_is_served_as_image_text_to_text(tmp_path: Path) -> None:
-    servable = load(graphs.source(write(tmp_path, [1, 0, 3])))
-    assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
-    (prediction,) = predict(servable, pixel_input(np.zeros((20, 60, 3), np.uint8)))
-    assert prediction.records() == [Answer("What is in the picture?", "ac")]

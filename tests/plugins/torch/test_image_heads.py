@@ -39,11 +39,6 @@ def test_answers_equal_those_of_pipeline(folder_of: FolderOf, served: Served, na
         assert max(record.score for record in found) < 0.999
 
 
-def test_action_predict_returns_only_best_class(served: Served) -> None:
-    (records,) = answers(served("vit"), image_input(scene()))
-    assert answers(served("vit"), image_input(scene(), action="predict")) == [records[:1]]
-
-
 def test_candidate_labels_are_rejected(served: Served) -> None:
     with rejects("classes of its own", "inputs[0].parameters.candidate_labels"):
         answers(served("vit"), image_input(scene(), candidate_labels=["cat"]))

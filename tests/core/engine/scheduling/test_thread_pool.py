@@ -96,11 +96,6 @@ def test_spare_threads_are_reused() -> None:
     workers.close()
 
 
-def test_waiting_elsewhere_outside_a_worker_does_nothing() -> None:
-    with release_worker():
-        pass
-
-
 def test_close_drops_queued_jobs_and_finishes_running_ones(gate: Gate) -> None:
     workers = ThreadPool(1, "w")
     running = submit(workers, gate.block)

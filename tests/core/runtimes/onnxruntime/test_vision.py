@@ -15,7 +15,7 @@ from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.inference.error import InferenceError
 from tasks.inference.response import Record
-from tasks.object_detection import DetectedObject, PosedObject
+from tasks.object_detection import PosedObject
 from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.requests import pixel_input, predict
@@ -103,15 +103,3 @@ def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed
     tensors = prediction.stack([prediction])
     assert [(spec.name, len(spec.shape)) for spec in servable.outputs] == [(one.name, one.data.ndim) for one in tensors]
     assert tensors[-1].shape == (1, 0, 2, numbers)
-
-
-def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
-    """Use one box that crosses every border of the image, and one that lies beside it."""
-    outputs = {
-        "dets": np.array([[[0.5, 0.5, 3, 3], [2.5, 0.5, 0.5, 0.5]]], np.float32),
-        "labels": np.array([[[5.0], [5.0]]], np.float32),
-    }
-    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
-    (found,) = records(file, TaskType.OBJECT_DETECTION, labels=["cat"])
-    assert isinstance(found, DetectedObject)
-    assert (found.xmin, found.ymin, found.xmax, found.ymax) == (0, 0, 128, 64)

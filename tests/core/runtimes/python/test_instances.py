@@ -199,16 +199,6 @@ def test_other_instances_answer_while_one_hangs(gate: Gate) -> None:
     assert run_job(instances) == run_job(instances)
 
 
-def test_call_waits_for_free_instance(gate: Gate) -> None:
-    instances, _ = make_instances()
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(run_job, instances, gate.wait)
-        assert gate.reached.wait(LONG)
-        second = pool.submit(run_job, instances)
-        gate.open.set()
-        assert (first.result(LONG), second.result(LONG)) == ("through", 0)
-
-
 def test_wait_for_leased_instance_has_timeout() -> None:
     instances, _ = make_instances(seconds=SHORT)
     allow_time(instances)

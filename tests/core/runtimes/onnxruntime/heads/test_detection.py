@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from tasks.inference.error import InferenceError
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, detector, uniform_image
+from tests.core.runtimes.onnxruntime.answers import all_close, assert_found, detection_input, detector, uniform_image
 
 NAMES = ("cat", "dog", "fox")
 PROPERTIES = graphs.properties("detect", NAMES, (64, 64))
@@ -51,9 +51,7 @@ def write(folder: Path, output: Any, **options: Any) -> Path:
 def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
     output, properties, declared = LAYOUTS[layout]
     (found,) = detector(write(tmp_path, output, properties=properties), **declared)([detection_input(WIDE)])
-    assert found.labels == [label for label, _, _ in EXPECTED]
-    assert found.scores == pytest.approx([score for _, score, _ in EXPECTED])
-    assert all_close(found.boxes, [box for _, _, box in EXPECTED])
+    assert_found(found, *EXPECTED)
     assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
 
 
@@ -103,13 +101,6 @@ def test_class_without_label_is_model_failure(tmp_path: Path, number: float, rea
         model([detection_input(WIDE)])
 
 
-@pytest.mark.parametrize(("resize", "box"), [("stretch", [24, 22, 40, 26]), ("crop", [44, 22, 52, 26])])
-def test_stretch_and_crop_are_undone_in_boxes(tmp_path: Path, resize: str, box: list[float]) -> None:
-    model = detector(write(tmp_path, graphs.rows(ROWS)), preprocessing={"resize": resize})
-    (found,) = model([detection_input(WIDE, 0.8)])
-    assert all_close(found.boxes, [box])
-
-
 def write_brightness_detector(file: Path, batch: int | str, datatype: int) -> Path:
     """Write a detector of one box whose score is the mean of the image, including the letterbox."""
     base, gain = graphs.raw([[32, 32, 16, 16, 0.0]]), graphs.raw([[0, 0, 0, 0, 1.0]])
@@ -141,7 +132,5 @@ def test_each_image_has_its_own_answer(tmp_path: Path, batch: int | str, datatyp
 def test_float16_outputs_work_with_any_input_shape(tmp_path: Path, layout: str, shape: Any) -> None:
     file = write(tmp_path, LAYOUTS[layout][0], shape=shape, output_types={"output0": TensorProto.FLOAT16})
     for found in detector(file)([detection_input(WIDE), detection_input(WIDE)]):
-        assert found.labels == [label for label, _, _ in EXPECTED]
-        assert found.scores == pytest.approx([score for _, score, _ in EXPECTED], abs=1e-3)
-        assert all_close(found.boxes, [box for _, _, box in EXPECTED])
+        assert_found(found, *EXPECTED)
         assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

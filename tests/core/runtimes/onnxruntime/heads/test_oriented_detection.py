@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, detection_input, oriented_detector, uniform_image
+from tests.core.runtimes.onnxruntime.answers import (
+    all_close,
+    assert_found,
+    detection_input,
+    oriented_detector,
+    uniform_image,
+)
 
 NAMES = ("bar", "arrow")
 PROPERTIES = graphs.properties("obb", NAMES, (60, 60))
@@ -47,9 +53,7 @@ def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
         output = np.ascontiguousarray(np.repeat(output, 32, axis=2).transpose(0, 2, 1))
     file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
     (found,) = oriented_detector(file)([detection_input(WIDE)])
-    assert found.labels == [label for label, _, _ in EXPECTED]
-    assert found.scores == pytest.approx([score for _, score, _ in EXPECTED])
-    assert all_close(found.boxes, [box for _, _, box in EXPECTED])
+    assert_found(found, *EXPECTED)
     assert (found.width, found.height) == (180, 60)
     assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)
 

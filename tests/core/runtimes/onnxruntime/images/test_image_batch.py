@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher
-from app.core.runtimes.onnxruntime.images.preprocessing import OwnSize, Preprocessing
+from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
@@ -51,23 +51,6 @@ def test_channels_last_gives_same_values(datatype: Datatype) -> None:
     assert last.shape == (3, 10, 12, 3)
     assert (last == first.transpose(0, 2, 3, 1)).all()
     assert (last.flags.c_contiguous, same) == (True, placements)
-
-
-def test_pad_adds_padding_right_and_below() -> None:
-    preprocessing = Preprocessing(height=8, width=8, resize="pad", shorter_side=8, scale=1, fill=7)
-    image = noise(4, 8)
-    batch, (placement,) = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1)
-    assert (batch[0, :, :4] == image.pixels.transpose(2, 0, 1)).all()
-    assert (batch[0, :, 4:] == 7).all()
-    assert (placement.offset_x, placement.offset_y, placement.scale_x) == (0, 0, 1)
-
-
-def test_size_argument_overrides_preprocessing_size() -> None:
-    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, dynamic_size=OwnSize(), scale=1)
-    image = noise(6, 10)
-    batch, (placement,) = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1, (6, 10))
-    assert (batch[0] == image.pixels.transpose(2, 0, 1)).all()
-    assert (placement.scale_x, placement.scale_y) == (1, 1)
 
 
 def test_unused_batch_slots_are_zero() -> None:
