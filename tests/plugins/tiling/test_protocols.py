@@ -1,16 +1,13 @@
-"""Clients of every protocol ask for tiles, and get the answer for the whole image with the number of tiles."""
+"""Clients ask for tiles, and get the answer for the whole image with the number of tiles."""
 
 import asyncio
 import base64
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
 import msgspec
-import pytest
-from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
@@ -28,7 +25,7 @@ from tests.support.servers.apps import app_of_protocol, model_source
 from tests.support.servers.grpc_server import message, run_grpc_server
 
 SPOT = (190, 100, 260, 130)
-PROTOCOLS = [name for name, case in PROTOCOL_CASES.items() if case.has_parameters]
+CASE = PROTOCOL_CASES["kserve-v2"]
 
 
 class Contexts(list[RequestContext]):
@@ -55,33 +52,18 @@ def tiling_engine(*observers: Any, workers: int = 2, load: Callable[[ModelSource
     return attach_plugins(engine_of(sources, load, *observers, limits=limits, workers=workers))
 
 
-Served = tuple[dict[str, TestClient[Litestar]], Contexts, CollectorRegistry]
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def test_tiles_over_http_are_counted() -> None:
     contexts, metrics = Contexts(), CollectorRegistry()
-    engine = tiling_engine(contexts, TileMetrics(metrics))
-    with ExitStack() as stack:
-        clients = {name: stack.enter_context(TestClient(app_of_protocol(engine, name))) for name in PROTOCOLS}
-        yield clients, contexts, metrics
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_tiles_over_every_protocol(served: Served, protocol: str) -> None:
-    clients, contexts, metrics = served
-    case = PROTOCOL_CASES[protocol]
-    before = metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) or 0
     parameters = {"tile": SIDE, "overlap": 0.5}
-    path, content = case.encode(case.infer("detector", [base64.b64encode(png()).decode()], parameters))
-    answer = clients[protocol].post(path, content=content, headers={"Content-Type": case.media_type})
-    assert answer.status_code == 200, answer.text
+    path, content = CASE.encode(CASE.infer("detector", [base64.b64encode(png()).decode()], parameters))
+    with TestClient(app_of_protocol(tiling_engine(contexts, TileMetrics(metrics)), "kserve-v2")) as client:
+        answer = client.post(path, content=content)
+    assert {output["parameters"]["tiles"] for output in answer.json()["outputs"]} == {24}
     assert str(SPOT[2]) in answer.text
-    context = contexts[-1]
+    (context,) = contexts
     assert context.result is not None
-    assert [output.parameters["tiles"] for output in context.result.outputs] == [24]
     assert len(context.result.samples) == 1
-    assert metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) == before + 24
+    assert metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) == 24
 
 
 def test_tiles_over_grpc() -> None:

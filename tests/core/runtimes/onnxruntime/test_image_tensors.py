@@ -10,7 +10,6 @@ import cv2
 import numpy as np
 import PIL.Image
 import pytest
-from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
@@ -37,7 +36,6 @@ IMAGES = [
 PILLOW = {"size": [HEIGHT, WIDTH], "mean": MEAN, "std": STD}
 OPENCV = {"size": [HEIGHT, WIDTH], "scale": 1, "channel_order": "BGR", "interpolation": "area", "antialias": False}
 Arrays = Mapping[str, NDArray[Any]]
-Client = TestClient[Litestar]
 GRAPH_INPUT = Tensor(name="images", datatype=Datatype.FP32, data=np.ones((1, 3, HEIGHT, WIDTH), np.float32))
 
 
@@ -89,31 +87,20 @@ def test_each_image_gets_its_tensors(tmp_path: Path, preprocessing: object, batc
             assert_close(record.name, record.data, expected(image, preprocessing), list(record.shape))
 
 
-def post_binary(client: Client, outputs: list[object]) -> tuple[Any, bytes]:
-    """Send all images over V2, and return the head and the raw tensors of the answer."""
-    elements = b"".join(len(image).to_bytes(4, "little") + image for image in IMAGES)
-    tensor = {"name": "image", "shape": [len(IMAGES)], "datatype": "BYTES"}
-    inputs = [{**tensor, "parameters": {"binary_data_size": len(elements)}}]
-    head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
-    headers = {"Inference-Header-Content-Length": str(len(head))}
-    answer = client.post("/v2/models/model/infer", content=head + elements, headers=headers)
-    size = int(answer.headers["Inference-Header-Content-Length"])
-    return json.loads(answer.content[:size]), answer.content[size:]
-
-
 def test_v2_stacks_the_tensors_of_all_images(tmp_path: Path) -> None:
-    names: list[object] = [{"name": "depth", "parameters": {"binary_data": True}}]
+    binary = {"name": "depth", "parameters": {"binary_data": True}}
     data = list(map(encode_base64, IMAGES))
     with TestClient(app_with_sources([embedder(tmp_path, preprocessing=PILLOW)], load)) as client:
         metadata = client.get("/v2/models/model").json()
         tensor = {"name": "image", "shape": [2], "datatype": "BYTES", "data": data}
-        body = {"inputs": [tensor], "outputs": [{"name": "embedding"}]}
-        text = client.post("/v2/models/model/infer", json=body).json()
-        head, raw = post_binary(client, names)
+        bodies = ({"inputs": [tensor], "outputs": [output]} for output in ({"name": "embedding"}, binary))
+        text, answer = (client.post("/v2/models/model/infer", json=body) for body in bodies)
+    size = int(answer.headers["Inference-Header-Content-Length"])
+    head, raw = json.loads(answer.content[:size]), answer.content[size:]
     assert [(spec["name"], spec["datatype"]) for spec in metadata["inputs"]] == [("image", "BYTES")]
     assert [spec["shape"] for spec in metadata["outputs"]] == [[-1, 4], [-1, HEIGHT, WIDTH]]
     wanted = {name: np.stack([expected(image)[name] for image in IMAGES]) for name in ("embedding", "depth")}
-    (embedding,), (depth,) = text["outputs"], head["outputs"]
+    (embedding,), (depth,) = text.json()["outputs"], head["outputs"]
     assert_close("embedding", embedding["data"], wanted, embedding["shape"])
     assert depth["datatype"] == "FP16"
     assert_close("depth", np.frombuffer(raw, np.float16), wanted, depth["shape"])

@@ -51,14 +51,6 @@ def test_description_of_the_exporter_is_a_fact_on_one_line(tmp_path: Path) -> No
     assert len(fact.value) <= 300
 
 
-def test_settings_override_metadata(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx", properties=graphs.properties("classify", NAMES, (8, 8)))
-    settings = {"labels": ["a", "b", "c"], "task_type": "IMAGE_CLASSIFICATION", "layout": "logits"}
-    description = inspected(graphs.source(file, **settings)).description
-    assert (description.layout, description.labels) == ("logits", ("a", "b", "c"))
-    assert [fact.origin for fact in description.facts[:3]] == [Origin.DECLARED] * 3
-
-
 @pytest.mark.parametrize(("softmax", "layout"), [(True, "probabilities"), (False, "logits")])
 def test_blank_image_distinguishes_probabilities_from_logits(tmp_path: Path, softmax: bool, layout: str) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", softmax=softmax)
