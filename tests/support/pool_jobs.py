@@ -1,10 +1,11 @@
-"""Run functions in a thread pool of the engine."""
+"""Run functions in a thread pool of the engine, and block them."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from app.core.engine.scheduling.thread_pool import ThreadPool
+from app.core.engine.scheduling.thread_pool import ThreadPool, release_worker
 
 T = TypeVar("T")
 
@@ -38,3 +39,24 @@ def submit_for(pool: ThreadPool, model: str, function: Callable[[], T]) -> Futur
     job_id, remove = pool.add(model, job), pool.remove
     job.future.add_done_callback(lambda future: remove(model, job_id) if future.cancelled() else None)
     return job.future
+
+
+class Gate:
+    """Jobs that signal their start and wait until `open` is set."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.started = threading.Semaphore(0)
+
+    def block(self, _: object = None) -> str:
+        self.started.release()
+        assert self.open.wait(60)
+        return threading.current_thread().name
+
+    def block_elsewhere(self) -> str:
+        with release_worker():
+            return self.block()
+
+    def wait_started(self, count: int) -> None:
+        for _ in range(count):
+            assert self.started.acquire(timeout=60)

@@ -20,8 +20,8 @@ from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import load_fake_model
 
 
-def new_context() -> RequestContext:
-    return RequestContext(protocol="test", request_id="abc", base_id="base")
+def new_context(request_id: str = "abc", **fields: Any) -> RequestContext:
+    return RequestContext(protocol="test", request_id=request_id, base_id="base", response_headers={}, **fields)
 
 
 @contextmanager

@@ -3,17 +3,16 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.core.engine.engine import Engine
-from app.core.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tests.core.engine.test_engine import EventRecorder, name_of, request, run_with_engine
+from tests.core.engine.engines import name_of, new_context, request, run_with_engine
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 from tests.support.rejection import rejects
 
@@ -54,10 +53,6 @@ class BlockedDecoder:
         return request()
 
 
-def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[object]] | None = None) -> RequestContext:
-    return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
-
-
 def outcomes(observer: EventRecorder) -> list[ErrorKind | None]:
     return sorted((event.outcome for event in observer.events), key=str)
 
@@ -70,7 +65,7 @@ def test_request_that_ends_during_decoding_is_answered_and_skips_the_model(
 
     async def run(engine: Engine) -> None:
         disconnect = asyncio.Event()
-        info = request_info(timeout, disconnect.wait)
+        info = new_context(timeout=timeout, disconnected=disconnect.wait)
         call = asyncio.create_task(engine.handle(info, "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
         if timeout is None:
@@ -106,7 +101,7 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy() -> None
     async def run(engine: Engine) -> None:
         request_with_timeout = msgspec.structs.replace(request(), timeout=0.5)
         with rejects(kind=ErrorKind.DEADLINE_EXCEEDED):
-            await engine.handle(request_info(timeout=3600), "detector", lambda: request_with_timeout, encode)
+            await engine.handle(new_context(timeout=3600), "detector", lambda: request_with_timeout, encode)
         assert engine.in_flight == 1
         released.set()
         await wait_until_async(lambda: engine.in_flight == 0)
@@ -122,10 +117,10 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
 
     async def run(engine: Engine) -> None:
         disconnect = asyncio.Event()
-        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
+        first = asyncio.create_task(engine.handle(new_context(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
-        info = request_info(
-            timeout=0.05 if reason == "time" else None, gone=disconnect.wait if reason == "gone" else None
+        info = new_context(
+            timeout=0.05 if reason == "time" else None, disconnected=disconnect.wait if reason == "gone" else None
         )
         second = asyncio.create_task(engine.handle(info, "detector", queued.decode, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
@@ -152,9 +147,8 @@ def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
 
     async def run(engine: Engine) -> None:
         for _ in range(20):
-            assert (
-                await engine.handle(request_info(60, asyncio.Event().wait), "detector", request, name_of) == "detector"
-            )
+            context = new_context(timeout=60, disconnected=asyncio.Event().wait)
+            assert await engine.handle(context, "detector", request, name_of) == "detector"
         # A request of more than 50 ms is watched by a task, which is cancelled.
         await wait_until_async(lambda: len(asyncio.all_tasks()) == 1)
 
@@ -176,9 +170,10 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
                 # Cancel after the disconnect is known and before the call continues.
                 asyncio.get_running_loop().call_soon(second.cancel)
 
-        busy = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
+        busy = asyncio.create_task(engine.handle(new_context(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
-        second = asyncio.create_task(engine.handle(request_info(gone=wait_disconnected), "detector", request, name_of))
+        context = new_context(disconnected=wait_disconnected)
+        second = asyncio.create_task(engine.handle(context, "detector", request, name_of))
         await watching.wait()
         disconnect.set()
         if first == "cancelled":
@@ -205,7 +200,7 @@ def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
 
         loop = asyncio.get_running_loop()
         with rejects(kind=ErrorKind.DEADLINE_EXCEEDED):
-            await engine.handle(request_info(timeout=0.1), "detector", decode, name_of)
+            await engine.handle(new_context(timeout=0.1), "detector", decode, name_of)
 
     async def _block(seconds: float) -> None:
         threading.Event().wait(seconds)
@@ -220,7 +215,7 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     async def run(engine: Engine) -> None:
         calls = [
             asyncio.create_task(
-                engine.handle(request_info(gone=asyncio.Event().wait), "detector", decoder.decode, name_of)
+                engine.handle(new_context(disconnected=asyncio.Event().wait), "detector", decoder.decode, name_of)
             )
             for _ in range(2)
         ]

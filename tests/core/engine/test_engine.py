@@ -143,7 +143,7 @@ def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
         info.response_headers["x-model"] = model_name
         return [{"seen": len(result.samples)} for _ in result.outputs]
 
-    info = RequestContext(protocol="test", request_id="1", response_headers={})
+    info = new_context()
 
     async def run(engine: Engine) -> None:
         parameters = await engine.handle(

@@ -19,6 +19,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
+from tests.core.engine.engines import new_context
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input
 from tests.support.models.engines import engine_of, fake_sources
@@ -68,10 +69,6 @@ def running(
         yield engine
     finally:
         engine.close()
-
-
-def new_context(name: str = "abc", timeout: float | None = None, address: str = "") -> RequestContext:
-    return RequestContext(protocol="test", request_id=name, response_headers={}, timeout=timeout, address=address)
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:

@@ -14,7 +14,6 @@ from tests.core.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer, output_of
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_model
-from tests.support.servers.server_process import ROOT
 
 SHAPE = IMAGES / "shape.jpg"
 STAR = (190, 70, 330, 240)
@@ -141,10 +140,8 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
         (("--text", "hello", "--name", "classifier"), "Expected an image file"),
         ((SHAPE, "--name", "ranker"), ":explain of KServe V1"),
         ((SHAPE, "--name", "classifier", "--label", "dog"), "'dog'"),
-        ((SHAPE, "--name", "classifier", "--grid", "99"), "grid"),
         ((SHAPE, "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"), "Cannot draw object 2"),
         ((SHAPE, "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
-        ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
     ],
 )
 def test_explain_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:

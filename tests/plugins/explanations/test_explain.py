@@ -11,7 +11,8 @@ import pytest
 from app.core.engine.engine import Engine
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tests.plugins.explanations.engines import SlowDetector, explain, explain_slowly, new_context, request, running
+from tests.core.engine.engines import new_context
+from tests.plugins.explanations.engines import SlowDetector, explain, explain_slowly, request, running
 from tests.support.models.scripted_model import EventRecorder, Gate
 from tests.support.rejection import rejects
 

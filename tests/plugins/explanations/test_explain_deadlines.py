@@ -16,7 +16,8 @@ from app.plugins.explanations.explainer import explainers
 from app.plugins.explanations.request import explain_request
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
-from tests.plugins.explanations.engines import SlowDetector, explain_slowly, new_context, request, running
+from tests.core.engine.engines import new_context
+from tests.plugins.explanations.engines import SlowDetector, explain_slowly, request, running
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
 from tests.support.rejection import rejects

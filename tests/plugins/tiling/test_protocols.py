@@ -13,12 +13,13 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
-from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.metrics import TileMetrics
 from tasks.inference.limits import Limits
+from tests.core.engine.engines import new_context
 from tests.plugins.tiling.spots import SIDE, canvas, detect, request, tiled
 from tests.support.models.engines import engine_of
+from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import attach_plugins
 from tests.support.servers.apps import app_of_protocol, model_source
@@ -26,13 +27,6 @@ from tests.support.servers.grpc_server import message, run_grpc_server
 
 SPOT = (190, 100, 260, 130)
 CASE = PROTOCOL_CASES["kserve-v2"]
-
-
-class Contexts(list[RequestContext]):
-    """Keeps finished requests."""
-
-    def observe(self, context: RequestContext, /) -> None:
-        self.append(context)
 
 
 def load(source: ModelSource) -> Servable:
@@ -53,16 +47,14 @@ def tiling_engine(*observers: Any, workers: int = 2, load: Callable[[ModelSource
 
 
 def test_tiles_over_http_are_counted() -> None:
-    contexts, metrics = Contexts(), CollectorRegistry()
+    observer, metrics = EventRecorder(), CollectorRegistry()
     parameters = {"tile": SIDE, "overlap": 0.5}
     path, content = CASE.encode(CASE.infer("detector", [base64.b64encode(png()).decode()], parameters))
-    with TestClient(app_of_protocol(tiling_engine(contexts, TileMetrics(metrics)), "kserve-v2")) as client:
+    with TestClient(app_of_protocol(tiling_engine(observer, TileMetrics(metrics)), "kserve-v2")) as client:
         answer = client.post(path, content=content)
     assert {output["parameters"]["tiles"] for output in answer.json()["outputs"]} == {24}
     assert str(SPOT[2]) in answer.text
-    (context,) = contexts
-    assert context.result is not None
-    assert len(context.result.samples) == 1
+    assert [len(event.result.samples) for event in observer.events if event.result] == [1]
     assert metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) == 24
 
 
@@ -92,8 +84,7 @@ def test_tiles_of_one_request_are_one_job_of_the_fair_queue() -> None:
 
     async def ask(width: int) -> None:
         wanted = msgspec.structs.replace(request(canvas(width), tile=SIDE), model_name="detector")
-        context = RequestContext(protocol="test", request_id="1")
-        await engine.handle(context, "detector", lambda: wanted, lambda response: response)
+        await engine.handle(new_context(), "detector", lambda: wanted, lambda response: response)
 
     async def ask_all() -> None:
         tasks = [asyncio.create_task(ask(width)) for width in (700, 300, 700)]

@@ -11,14 +11,13 @@ import pytest
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import Admission, QueueLimits
 from tasks.inference.error import ErrorKind, InferenceError
+from tests.core.engine.engines import new_context
 from tests.support.polling import wait_until
 from tests.support.rejection import rejects
 
 
 def request_info(client: str = "", address: str = "", timeout: float | None = None) -> RequestContext:
-    return RequestContext(
-        protocol="test", request_id="1", response_headers={}, client=client, address=address, timeout=timeout
-    )
+    return new_context(client=client, address=address, timeout=timeout)
 
 
 @contextmanager

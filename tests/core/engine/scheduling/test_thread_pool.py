@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from app.core.engine.scheduling.thread_pool import ThreadPool, release_worker, run_in_daemon_thread
-from tests.support.pool_jobs import submit_for
+from tests.support.pool_jobs import Gate, submit_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,27 +23,6 @@ TIMEOUT = 30
 def submit(workers: ThreadPool, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Submit a job that belongs to no model."""
     return submit_for(workers, "", partial(job, *args, **kwargs))
-
-
-class Gate:
-    """Run jobs that signal their start and wait until `open` is set."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.started = threading.Semaphore(0)
-
-    def block(self) -> str:
-        self.started.release()
-        assert self.open.wait(TIMEOUT)
-        return threading.current_thread().name
-
-    def block_elsewhere(self) -> str:
-        with release_worker():
-            return self.block()
-
-    def wait_started(self, count: int) -> None:
-        for _ in range(count):
-            assert self.started.acquire(timeout=TIMEOUT)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
+from tests.core.engine.engines import new_context
 from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
@@ -119,13 +120,8 @@ class Client:
         ending = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
         disconnected = asyncio.Event()
 
-        info = RequestContext(
-            protocol="test",
-            request_id=text,
-            response_headers={},
-            timeout=self._random.random() * 0.01 + 1e-4 if ending == "late" else None,
-            disconnected=disconnected.wait,
-        )
+        timeout = self._random.random() * 0.01 + 1e-4 if ending == "late" else None
+        info = new_context(text, timeout=timeout, disconnected=disconnected.wait)
         work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
         if ending in ("cancel", "go"):
             for _ in range(self._random.randrange(1, 7)):
@@ -165,9 +161,7 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
         await asyncio.gather(*(client.send(8) for client in clients))
         await idle(engine)
         # The engine still answers afterwards.
-        assert await engine.handle(
-            RequestContext(protocol="t", request_id="last"), "plain", lambda: text_request("plain", "x"), generated_text
-        )
+        assert await engine.handle(new_context("last"), "plain", lambda: text_request("plain", "x"), generated_text)
         return {name: kind for client in clients for name, kind in client.outcomes.items()}
 
     with echo_engine(seed, observer) as engine:

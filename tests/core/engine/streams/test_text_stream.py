@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.core.engine.engine import Engine
-from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from tasks.image_text_to_text import Answer, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -306,7 +305,7 @@ def test_stream_past_its_deadline_is_deadline_exceeded(when: str) -> None:
         EventRecorder(),
         Gate(initial_passes={"queued": 0, "before a chunk": 0, "halfway": 1}.get(when, 1000)),
     )
-    late_info = RequestContext(protocol="test", request_id="late", timeout=0.3)
+    late_info = new_context("late", timeout=0.3)
 
     async def read_late(chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
         async for chunk in chunks:
@@ -339,11 +338,8 @@ def test_stream_whose_client_disconnects_before_the_first_chunk_is_cancelled() -
     observer, gate, disconnected = EventRecorder(), Gate(), asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(
-            engine.stream_text(
-                RequestContext(protocol="test", request_id="left", disconnected=disconnected.wait), "speaker", request
-            )
-        ) as chunks:
+        context = new_context(disconnected=disconnected.wait)
+        async with aclosing(engine.stream_text(context, "speaker", request)) as chunks:
             first = asyncio.ensure_future(anext(chunks))
             await asyncio.to_thread(gate.wait_for_arrival)
             disconnected.set()

@@ -13,24 +13,12 @@ import pytest
 from app.core.runtimes.python.instances import InstancePool, ModelExited, ModelInstance
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tests.support.polling import wait_until
+from tests.support.pool_jobs import Gate
 
 SHORT, LONG = 0.05, 30.0
 HUNG = "The model has not returned from a call of more than 0.05 s"
 
 Job = Callable[[Any], Any]
-
-
-class Gate:
-    """Block jobs until `open` is set; the fixture sets it at the end, so that no thread keeps waiting."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.reached = threading.Event()
-
-    def wait(self, target: object = None) -> str:
-        self.reached.set()
-        self.open.wait()
-        return "through"
 
 
 @pytest.fixture
@@ -147,7 +135,7 @@ def test_inference_error_of_model_is_passed_on_unchanged() -> None:
 
 def test_late_call_times_out_and_next_calls_fail_until_it_returns(gate: Gate) -> None:
     instances, (instance,) = make_instances(seconds=SHORT)
-    late = error_of_job(instances, gate.wait)
+    late = error_of_job(instances, gate.block)
     assert (late.kind, str(late)) == (ErrorKind.DEADLINE_EXCEEDED, "The model did not answer within 0.05 s")
     rejected = error_of_job(instances)
     assert (rejected.kind, rejected.message) == (ErrorKind.MODEL_NOT_READY, HUNG)
@@ -194,7 +182,7 @@ def test_late_coroutine_is_cancelled() -> None:
 
 def test_other_instances_answer_while_one_hangs(gate: Gate) -> None:
     instances, _ = make_instances(count=2, seconds=SHORT)
-    error_of_job(instances, gate.wait)
+    error_of_job(instances, gate.block)
     allow_time(instances)
     assert run_job(instances) == run_job(instances)
 
@@ -243,9 +231,9 @@ def test_instances_are_closed_in_their_threads_after_current_call(gate: Gate) ->
         messages.append(f"{threading.current_thread().name} closed {target}, open: {gate.open.is_set()}")
 
     instances, _ = make_instances(count=2, close=close)
-    first = threading.Thread(target=lambda: run_job(instances, gate.wait))
+    first = threading.Thread(target=lambda: run_job(instances, gate.block))
     first.start()
-    assert gate.reached.wait(LONG)
+    gate.wait_started(1)
     instances.close()
     instances.close()
     assert str(error_of_job(instances)) == "The model was unloaded"
