@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 from litestar.testing import TestClient
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import helper
 
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
@@ -41,20 +41,16 @@ GRAPH_INPUT = Tensor(name="images", datatype=Datatype.FP32, data=np.ones((1, 3, 
 
 def embedder(folder: Path, batch: int | str = "batch", **settings: object) -> Any:
     """Write a graph that returns an embedding [b, 4] and a half-precision depth map [b, 12, 16] of each image."""
-    folder.mkdir(exist_ok=True)
-    file = graphs.write(
-        folder / "model.onnx",
-        [
-            helper.make_node("ReduceMean", ["images"], ["colours"], axes=[2, 3], keepdims=0),
-            helper.make_node("MatMul", ["colours", "weights"], ["embedding"]),
-            helper.make_node("ReduceMean", ["images"], ["greys"], axes=[1], keepdims=0),
-            helper.make_node("Cast", ["greys"], ["depth"], to=TensorProto.FLOAT16),
-        ],
-        {"embedding": [batch, 4], "depth": [batch, HEIGHT, WIDTH]},
-        constants={"weights": WEIGHTS},
-        shape=(batch, 3, "height", "width"),
-        output_types={"depth": TensorProto.FLOAT16},
-    )
+    text = f"""
+        (float[{batch}, 3, height, width] images)
+        => (float[{batch}, 4] embedding, float16[{batch}, {HEIGHT}, {WIDTH}] depth) {{
+            colours = ReduceMean<axes = [2, 3], keepdims = 0>(images)
+            embedding = MatMul(colours, weights)
+            greys = ReduceMean<axes = [1], keepdims = 0>(images)
+            depth = Cast<to = 10>(greys)
+        }}
+    """
+    file = graphs.parse(folder / "model.onnx", text, {"weights": WEIGHTS})
     return graphs.source(file, task_type="TENSOR", **settings)
 
 
@@ -155,15 +151,13 @@ def test_input_that_is_no_image_is_rejected_with_its_field(tmp_path: Path, tenso
 
 def bright_pixels(folder: Path) -> Any:
     """Write a graph whose output lists the bright pixels of one image, so that its shape follows the image."""
-    greater = helper.make_node("Greater", ["images", "limit"], ["bright"])
-    file = graphs.write(
-        folder / "model.onnx",
-        [greater, helper.make_node("NonZero", ["bright"], ["places"])],
-        {"places": [4, "count"]},
-        constants={"limit": np.array(0.5, np.float32)},
-        shape=(1, 3, 8, 8),
-        output_types={"places": TensorProto.INT64},
-    )
+    text = """
+        (float[1, 3, 8, 8] images) => (int64[4, count] places) <float limit = {0.5}> {
+            bright = Greater(images, limit)
+            places = NonZero(bright)
+        }
+    """
+    file = graphs.parse(folder / "model.onnx", text)
     return graphs.source(file, task_type="TENSOR", preprocessing={"resize": "stretch"})
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.command_line import charioteer
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_readers
-from tests.support.models.model_folders import write_and_load
+from tests.support.models.model_folders import write_and_load, write_model
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT
 
@@ -33,13 +33,6 @@ def recipe(heading: str) -> str:
     return found[1]
 
 
-def served(folder: Path, heading: str, weights: str) -> list[dict[str, Any]]:
-    """Return the recipe's answer for a mostly red image; the weights lie in the folder."""
-    arguments = {"weights": weights, **({} if heading == "TFLite" else {"size": 8})}
-    model = write_and_load(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
-    return msgspec.to_builtins(model.ask(RED))
-
-
 def means_module() -> Any:
     """Return a torch module that computes the mean of each channel."""
     import torch
@@ -51,14 +44,6 @@ def means_module() -> Any:
     return Means().eval()
 
 
-def check_scores(found: list[dict[str, Any]]) -> None:
-    """Check that the scores are the softmax of the means 1, 0 and 0.2."""
-    probabilities = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
-    assert {record["label"]: record["score"] for record in found} == pytest.approx(
-        dict(zip(LABELS, probabilities.tolist(), strict=True)), abs=1e-5
-    )
-
-
 def test_torch_export_recipe_works(tmp_path: Path) -> None:
     import torch
 
@@ -66,7 +51,11 @@ def test_torch_export_recipe_works(tmp_path: Path) -> None:
     example: Any = torch.zeros(2, 3, 8, 8)
     exported = torch.export.export(means_module(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     torch.export.save(exported, tmp_path / "net.pt2")
-    check_scores(served(tmp_path, "torch.export", "net.pt2"))
+    arguments = {"weights": "net.pt2", "size": 8}
+    model = write_and_load(tmp_path, recipe("torch.export"), task_type=None, labels=LABELS, arguments=arguments)
+    probabilities = np.exp([1, 0, 0.2]) / np.exp([1, 0, 0.2]).sum()
+    scores = {record["label"]: record["score"] for record in msgspec.to_builtins(model.ask(RED))}
+    assert scores == pytest.approx(dict(zip(LABELS, probabilities.tolist(), strict=True)), abs=1e-5)
 
 
 MAKE_TFLITE = """
@@ -122,32 +111,24 @@ operators = [operator(0, [0, 1], [2], "Reducer"), operator(1, [3, 2], [5], "Add"
 save(tensors, [6, 5], operators, np.array([1, 2, 3], np.int32), rows, logits)
 """
 
-RUN_TFLITE_FACES = """
+RUN_TFLITE = """
 import json, sys
 from pathlib import Path
 import msgspec, numpy as np
 sys.path.append(sys.argv[1])
 from charioteer import InProcessModel
-model = InProcessModel(Path(sys.argv[2]), allow_code=True)
-print(json.dumps(msgspec.to_builtins(model.ask(np.full((256, 256, 3), 128, np.uint8)))))
-"""
-
-RUN_TFLITE = """
-import json, sys
-from pathlib import Path
-sys.path.append(sys.argv[1])
-from tests.core.runtimes.python.test_recipes import served
-print(json.dumps(served(Path(sys.argv[2]), "TFLite", "net.tflite")))
+model, colour = InProcessModel(Path(sys.argv[2]), allow_code=True), json.loads(sys.argv[3])
+print(json.dumps(msgspec.to_builtins(model.ask(np.full((256, 256, 3), colour, np.uint8)))))
 """
 
 
-def run_with_tflite(make: str, run: str, file: Path, folder: Path, prepare: Callable[[], object] = dict) -> Any:
-    """Make a file with TFLite's package, and return what `run` prints about the model in `folder`."""
+def run_with_tflite(make: str, file: Path, folder: Path, prepare: Callable[[], object], *colour: int) -> Any:
+    """Make a file with TFLite's package, prepare the model in `folder`, and return its answer for one colour."""
     python = python_with("litert")
     subprocess.run([str(python), "-c", MAKE_TFLITE + make, str(file)], check=True, capture_output=True)
     prepare()
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
-    command = [sys.executable, "-c", run, str(packages), str(folder)]
+    command = [sys.executable, "-c", RUN_TFLITE, str(packages), str(folder), json.dumps(colour)]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])
@@ -161,7 +142,7 @@ def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -
         completed = charioteer("init", "faces", *options, cwd=tmp_path)
         assert "pip install ai-edge-litert" in completed.stdout, completed.stderr
 
-    (face,) = run_with_tflite(MAKE_FACES, RUN_TFLITE_FACES, file, folder, prepare)
+    (face,) = run_with_tflite(MAKE_FACES, file, folder, prepare, 128, 128, 128)
     assert face.pop("label") == "face"
     assert face.pop("keypoints")[0] == pytest.approx([26, 26], abs=0.1)
     # Anchor 35 has its centre at 12, 12 in 128 pixels.
@@ -169,7 +150,11 @@ def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -
 
 
 def test_tflite_recipe_works(tmp_path: Path) -> None:
-    found = run_with_tflite(MAKE_MEANS, RUN_TFLITE, tmp_path / "net.tflite", tmp_path)
+    def prepare() -> None:
+        arguments = {"weights": "net.tflite"}
+        write_model(tmp_path, recipe("TFLite"), task_type=None, labels=LABELS, arguments=arguments)
+
+    found = run_with_tflite(MAKE_MEANS, tmp_path / "net.tflite", tmp_path, prepare, *RED[0, 0].tolist())
     assert {record["label"]: record["score"] for record in found} == pytest.approx(
         {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
     )
