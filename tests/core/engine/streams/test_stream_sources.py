@@ -129,29 +129,20 @@ def test_generated_text_is_streamed_without_empty_chunks() -> None:
     assert [(event.outcome, event.batch_size) for event in observer.events] == [(None, 2)]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_abandoned_answer_is_cancelled_unless_its_stream_has_begun(whole: bool) -> None:
+def test_abandoned_answer_is_cancelled_at_the_next_token() -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
     engine = scripted_engine(ScriptedModel(*"abc", gate=gate), observer, workers=1)
 
-    def speaker_request() -> InferenceRequest:
-        return request(1, model="speaker")
-
-    async def read() -> None:
-        async with aclosing(engine.stream_text(new_context(), "speaker", speaker_request)) as chunks:
-            complete = engine.handle(new_context(), "speaker", speaker_request, str)
-            first = asyncio.ensure_future(complete if whole else anext(chunks))
-            if not whole:
-                complete.close()
+    async def run() -> None:
+        answer = asyncio.ensure_future(
+            engine.handle(new_context(), "speaker", lambda: request(1, model="speaker"), str)
+        )
+        for _ in "ab":
             await asyncio.to_thread(gate.wait_for_arrival)
-            await asyncio.to_thread(gate.wait_for_arrival)
-            # A complete answer has no part before its end.
-            assert first.done() is not whole
-            if whole:
-                first.cancel()
-            await asyncio.wait([first])
+        answer.cancel()
+        await asyncio.wait([answer])
         gate.open()
         await wait_until_async(lambda: not engine.busy)
 
-    asyncio.run(read())
-    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED if whole else None]
+    asyncio.run(run())
+    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]

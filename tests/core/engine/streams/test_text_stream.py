@@ -207,22 +207,6 @@ def test_streams_run_concurrently() -> None:
     assert ["".join(chunk.text for chunk in chunks) for chunks in asyncio.run(run())] == ["a red circle"] * 2
 
 
-def test_stream_takes_a_slot_and_the_next_is_rejected() -> None:
-    observer, gate = EventRecorder(), Gate(initial_passes=1)
-
-    async def read() -> None:
-        async with opened(engine) as chunks:
-            await anext(chunks)
-            with rejects(kind=ErrorKind.OVERLOADED):
-                await collect(engine)
-            gate.open()
-            assert [chunk.text async for chunk in chunks] == ["b", ""]
-
-    engine = scripted_engine(ScriptedModel("a", "b", gate=gate), observer, workers=1, max_waiting=0)
-    asyncio.run(read())
-    assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None]
-
-
 @pytest.mark.parametrize("closed", [False, True])
 def test_queued_stream_ends_when_it_is_cancelled_or_the_engine_closes_and_the_running_one_goes_on(closed: bool) -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)

@@ -30,13 +30,18 @@ def test_ultralytics_metadata_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("names", ["['cat', 'dog']", "('cat', 'dog')", "{1: 'dog', 0: 'cat'}"])
-def test_names_are_ordered_by_class_number(names: str) -> None:
-    assert read_metadata(FILE, {"names": names}).names == ("cat", "dog")
-
-
-def test_single_image_size_means_square() -> None:
-    assert read_metadata(FILE, {"imgsz": "640"}).size == (640, 640)
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        *(({"names": names}, ExportMetadata(names=("cat", "dog")))
+          for names in ("['cat', 'dog']", "('cat', 'dog')", "{1: 'dog', 0: 'cat'}")),
+        ({"imgsz": "640"}, ExportMetadata(size=(640, 640))),
+        *(({"kpt_shape": shape}, ExportMetadata(keypoints=(17, 3))) for shape in ("[17, 3]", "(17, 3)")),
+        ({"character": "a\n'\n "}, ExportMetadata(characters="a\n'\n ")),
+    ],
+)  # fmt: skip
+def test_literals_are_read(properties: dict[str, str], expected: ExportMetadata) -> None:
+    assert read_metadata(FILE, properties) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,11 +60,6 @@ def test_hostile_names_are_rejected_with_short_error(literal: str) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("literal", ["[17, 3]", "(17, 3)"])
-def test_the_shape_of_keypoints_is_read(literal: str) -> None:
-    assert read_metadata(FILE, {"task": "pose", "kpt_shape": literal}).keypoints == (17, 3)
-
-
 INVALID = {
     "imgsz": ("[640]", "[0, 640]", "'big'", "[640, -1]", "[1.5, 2]"),
     "kpt_shape": ("[17]", "17", "[0, 3]", "[17, 1]", "['a', 3]", "{0: 1}"),
@@ -70,7 +70,3 @@ INVALID = {
 def test_invalid_numbers_are_rejected(key: str, literal: str) -> None:
     with pytest.raises(ModelError, match=f"'{key}' should be"):
         read_metadata(FILE, {key: literal})
-
-
-def test_characters_are_kept_unchanged() -> None:
-    assert read_metadata(FILE, {"character": "a\n'\n "}).characters == "a\n'\n "

@@ -84,7 +84,7 @@ def squares(side: int, resize: Any, shorter_side: int, **options: Any) -> Prepro
     [
         # ViTImageProcessor
         (
-            Preprocessor(size=Size(height=224, width=224), rescale_factor=1 / 255, image_mean=HALF, image_std=HALF),
+            Preprocessor(size=SQUARE, rescale_factor=1 / 255, image_mean=HALF, image_std=HALF),
             squares(224, "stretch", 224, mean=HALF, std=HALF),
         ),
         # CLIPImageProcessor
