@@ -1,14 +1,16 @@
-"""Sources of the prompts of an image."""
+"""Sources of the prompts of an image, and conversations as parameters of both generation tasks."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText
-from tasks.inference.error import ErrorKind
+from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
+from tasks.text.generation import Message, MessagePart, reject_conversation, template_message, with_texts
+from tasks.text_generation import TextGeneration
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input, request, text_input
 from tests.support.rejection import rejects
@@ -88,3 +90,80 @@ def test_invalid_or_too_many_prompts_are_rejected(
 def test_text_inputs_have_no_output_of_their_own() -> None:
     inputs = text("a"), image(name="one"), image(name="two")
     assert [group.name for group in ImageTextToText().decode(request(*inputs), {}, Limits())] == ["one", "two"]
+
+
+IMAGE_PART = {"type": "image"}
+WHAT = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "what?"}]}
+ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a box"}]}
+HALF = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "\ud800"}]}
+WHERE = {"role": "user", "content": [{"type": "text", "text": "where?"}]}
+
+
+def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
+    tensor = file_input(*[PNG] * count, messages=messages)
+    (group,) = ImageTextToText().decode(request(tensor), {}, Limits(**limits))
+    (item,) = group.items
+    return item
+
+
+def test_one_question_about_one_image_is_a_prompt() -> None:
+    item = decode_images(1, [WHAT])
+    assert (item.prompts, item.parameters.messages, len(item.images)) == (("what?",), None, 1)
+
+
+def test_conversation_keeps_its_messages_and_all_images() -> None:
+    item = decode_images(3, [WHAT, ANSWER, {"role": "user", "content": [IMAGE_PART, IMAGE_PART, *WHERE["content"]]}])
+    assert item.prompts == ("where?",)
+    assert item.parameters.messages is not None
+    assert [message.role for message in item.parameters.messages] == ["user", "assistant", "user"]
+    assert len(item.images) == 3
+
+
+def test_conversation_without_images_has_none() -> None:
+    item = decode_images(0, [WHERE])
+    assert (item.prompts, len(item.images)) == (("where?",), 0)
+    assert item.parameters.messages is not None
+    with rejects("answers no question without one", "inputs[0].parameters.messages"):
+        _ = item.image
+
+
+@pytest.mark.parametrize(
+    ("count", "messages", "kind", "message"),
+    [
+        (1, list[Any](), ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (1, [WHAT, ANSWER], ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (2, [WHAT], ErrorKind.INVALID_REQUEST, "the 2 images of the request, got places for 1"),
+        (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
+        (1, [{"role": "tool", "content": list[Any]()}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
+        (1, [HALF], ErrorKind.INVALID_REQUEST, "Expected Unicode text, got a lone surrogate"),
+        (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
+    ],
+)
+def test_invalid_messages_are_rejected(count: int, messages: object, kind: ErrorKind, message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        decode_images(count, messages, max_text_length=10)
+    assert caught.value.kind is kind
+    assert caught.value.path.startswith("inputs[0].parameters.messages")
+
+
+def test_text_generation_rejects_images_in_messages() -> None:
+    with pytest.raises(InferenceError, match="places for 1"):
+        TextGeneration().decode(request(text_input("what?"), messages=[WHAT]), {}, Limits())
+
+
+def test_models_without_a_template_reject_several_messages_and_images() -> None:
+    one, two = Message("user", (MessagePart(type="text", text="a"),)), Message("user", (MessagePart(type="image"),) * 2)
+    reject_conversation(None, "messages")
+    reject_conversation([one], "messages")
+    for messages in ([one, one], [two]):
+        with pytest.raises(InferenceError, match="no chat template for a conversation"):
+            reject_conversation(messages, "messages")
+
+
+def test_templates_receive_parts_or_one_text() -> None:
+    message = Message("user", (MessagePart(type="image"), MessagePart(type="text", text="a")))
+    assert template_message(message, "<i>") == {"role": "user", "content": "<i>\na"}
+    assert template_message(with_texts(message, "b"), None) == {
+        "role": "user",
+        "content": [{"type": "image"}, {"type": "text", "text": "b"}],
+    }
