@@ -13,7 +13,7 @@ import pytest
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.predict import predict
-from tests.core.runtimes.onnxruntime.test_image_tensors import IMAGES, PILLOW, assert_close, embedder, expected
+from tests.core.runtimes.onnxruntime.test_tensor_graphs import IMAGES, PILLOW, assert_close, embedder, expected
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
