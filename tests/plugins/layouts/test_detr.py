@@ -1,4 +1,4 @@
-"""Test DETR exports of transformers: softmax with a no-object class, or a sigmoid per class."""
+"""Test DETR exports of transformers, and RT-DETR and D-FINE, whose graphs scale boxes to the image size they get."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.core.runtimes.onnxruntime.answers import (
     facts_of,
     inspected,
     uniform_image,
-)  # fmt: skip
+)
 
 WIDE = uniform_image(64, 128, 0)
 BOXES = np.array([[[0.5, 0.5, 0.5, 0.25], [0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 1, 1]]], np.float32)
@@ -107,3 +107,58 @@ def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
 def test_model_with_single_class_is_read(tmp_path: Path) -> None:
     file = write(tmp_path, [[graphs.logit(0.7)], [graphs.logit(0.2)], [graphs.logit(0.9)]], "rt_detr", {"0": "cat"})
     assert_found(detect(file, WIDE), ("cat", 0.9, [0, 0, 128, 64]), ("cat", 0.7, [32, 24, 96, 40]))
+
+
+SCALING_LABELS = ("cat", "dog")
+GRAPH = """
+(float[BATCH, 3, SIDES] images, SIZE[BATCH, 2] orig_target_sizes)
+=> (int64[BATCH, 4] labels, float[BATCH, 4, 4] boxes, float[BATCH, 4] scores)
+<float[1, 4, 4] fractions = {0.25, 0.5, 0.5, 0.75, 0, 0, 0.125, 1.25, 0.5, 0.5, 0.75, 0.75, 0, 0, 1, 1},
+ float[1, 4] known = {0.9, 0.8, 0.3, 0}, int64[1, 4] numbers = {1, 0, 1, 0}, int64[3] row = {-1, 1, 4},
+ int64[1] axis = {1}, float zero = {0}> {
+    floats = Cast<to = 1>(orig_target_sizes)
+    twice = Concat<axis = 1>(floats, floats)
+    scale = Reshape(twice, row)
+    boxes = Mul(fractions, scale)
+    mean = ReduceMean<axes = [1, 2, 3], keepdims = 0>(images)
+    nothing = Mul(mean, zero)
+    column = Unsqueeze(nothing, axis)
+    scores = Add(column, known)
+    whole = Cast<to = 7>(column)
+    labels = Add(whole, numbers)
+}
+"""
+"""Its boxes are fractions times the (width, height) given for each image."""
+
+
+def write_scaling(folder: Path, batch: str = "N", size: str = "int64", sides: str = "64, 64") -> Path:
+    text = GRAPH.replace("BATCH", batch).replace("SIZE", size).replace("SIDES", sides)
+    return graphs.parse(folder / "model.onnx", text)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "sides"),
+    [("N", "int64", "h, w"), ("1", "int32", "64, 64"), ("2", "int64", "64, 64"), ("2", "float", "64, 64")],
+)
+def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: str, size: str, sides: str) -> None:
+    model = detector(write_scaling(tmp_path, batch, size, sides), labels=SCALING_LABELS)
+    images = (uniform_image(100, 200, 0), uniform_image(80, 40, 0), uniform_image(64, 64, 0))
+    wide, high, last = model([detection_input(image) for image in images])
+    # The task clips boxes later.
+    assert_found(wide, ("dog", 0.9, [50, 50, 100, 75]), ("cat", 0.8, [0, 0, 25, 125]))
+    assert all_close(high.boxes, [[10, 40, 20, 60], [0, 0, 5, 100]])
+    assert all_close(last.boxes, [[16, 32, 32, 48], [0, 0, 8, 80]])
+
+
+def test_letterbox_is_undone_in_boxes(tmp_path: Path) -> None:
+    image = uniform_image(64, 128, 0)
+    found = detect(write_scaling(tmp_path), image, 0.85, labels=SCALING_LABELS, preprocessing={"resize": "letterbox"})
+    # The letterbox halves the image and adds 16 rows above: y 32..48 of the input is y 32..64 of the image.
+    assert all_close(found.boxes, [[32, 32, 64, 64]])
+
+
+def test_description_lists_input_filled_by_server(tmp_path: Path) -> None:
+    facts = facts_of(write_scaling(tmp_path))
+    assert facts["further input"].value == "orig_target_sizes, filled in by the server"
+    assert facts["resize"] == Fact("resize", "stretch", Origin.CONVENTION)
+    assert facts["mean"] == Fact("mean", "0, 0, 0", Origin.CONVENTION)
