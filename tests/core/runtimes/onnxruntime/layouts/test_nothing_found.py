@@ -103,5 +103,5 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
     for prediction in predictions:
         records = [msgspec.structs.asdict(record) for record in prediction.records()]
         assert records == [] or [record["answer"] for record in records] == [""]
-    stacked = type(predictions[0]).stack(predictions)
+    stacked = predictions[0].stack(predictions)
     assert [tensor.data.shape[0] for tensor in stacked] == [2] * len(stacked)
