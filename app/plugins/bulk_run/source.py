@@ -195,7 +195,11 @@ def _parquet_rows(location: str) -> Iterator[dict[str, Any]]:
     with needs_extra("Parquet", "parquet", SettingsError):
         parquet: Any = importlib.import_module("pyarrow.parquet")
     with _open(location) as file:
-        for batch in parquet.ParquetFile(file).iter_batches(_ROWS):
+        try:
+            batches = parquet.ParquetFile(file).iter_batches(_ROWS)
+        except ValueError as error:
+            raise SettingsError(f"{location} is no Parquet file: {error_text(error)}") from None
+        for batch in batches:
             yield from batch.to_pylist()
 
 

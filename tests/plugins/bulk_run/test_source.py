@@ -116,6 +116,9 @@ def test_source_that_does_not_exist_is_rejected_with_what_is_expected(tmp_path: 
         Source(str(tmp_path / "missing"))
     with pytest.raises(SettingsError, match=r"nothing://x/\*: "):
         names("nothing://x/*")
+    (damaged := tmp_path / "damaged.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SettingsError, match=r"damaged\.parquet is no Parquet file: "):
+        names(damaged)
 
 
 def test_recordings_and_other_files_are_no_sources_of_images(tmp_path: Path) -> None:
