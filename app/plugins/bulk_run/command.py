@@ -102,7 +102,7 @@ def run(
                 parameters["score_threshold"] = options.score_threshold
             model = served_model(server, server.url, name, parameters, persistent=True)
             job = served_job(model, server.protocol, name or "", parameters, concurrency or _REQUESTS)
-        results = {"charioteer": __version__, "source": source, **job.identity}
+        results = {"charioteer": __version__, "source": images.text, **job.identity}
         total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
         if total == 0:
             raise SettingsError(f"There are no images in {source}")

@@ -24,7 +24,8 @@ from app.plugins.recording.inference import RecordedInference
 _arrow: Any = importlib.import_module("pyarrow")
 _parquet: Any = importlib.import_module("pyarrow.parquet")
 
-_HEADER = "run.json"
+_HEADER = "_run.json"
+"""Readers of Parquet folders skip names that start with an underscore."""
 _GROUP_ROWS = 64
 _GROUP_SECONDS = 1.0
 _MAX_BYTES = 64 << 20
@@ -118,14 +119,14 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
         raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
     encoded = msgspec.json.encode(header)
     if not (folder / _HEADER).is_file():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
             raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         with replacing_file(folder / _HEADER) as new:
             new.write(encoded)
     elif differences := _differences((folder / _HEADER).read_bytes(), encoded):
         raise SettingsError(
-            f"--to: {folder} has the results of a run with another {' and '.join(differences)}; "
+            f"--to: {folder} has the results of a run that differs in: {', '.join(differences)}; "
             "choose another folder, or remove them with --fresh"
         )
     with (folder / _HEADER).open("rb") as lock:
@@ -135,7 +136,13 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
             raise SettingsError(f"--to: another run writes to {folder} now") from None
         for unfinished in folder.glob(".charioteer-*.part"):
             unfinished.unlink()
-        yield Parts(folder, file, max_rows)
+        parts = Parts(folder, file, max_rows)
+        try:
+            yield parts
+        finally:
+            # A run that failed before its first part, such as by a wrong parameter, does not bind the next one.
+            if not parts.count:
+                (folder / _HEADER).unlink(missing_ok=True)
 
 
 def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:

@@ -71,7 +71,7 @@ class Source:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text.removesuffix("/") if len(text) > 1 else text
+        self.text = text.removesuffix("/") if len(text) > 1 else text
         self._remote = "://" in text
         exists = not self._remote and Path(text).exists()
         # A name may contain brackets.
@@ -86,11 +86,11 @@ class Source:
 
     @property
     def _is_manifest(self) -> bool:
-        return self._text.endswith(_MANIFESTS) and not Path(self._text).is_dir()
+        return self.text.endswith(_MANIFESTS) and not Path(self.text).is_dir()
 
     def __iter__(self) -> Iterator[SourceImage]:
         if self._is_manifest:
-            yield from _unique(_in_manifest(self._text))
+            yield from _unique(_in_manifest(self.text))
             return
         for name, location in self._listed():
             if location.endswith(_SHARD):
@@ -103,18 +103,18 @@ class Source:
         if self._remote:
             yield from self._remote_files
         elif self._is_glob:
-            root = str(Path(_WILDCARD.split(self._text)[0] + "x").parent)
-            for path in sorted(glob.iglob(self._text, recursive=True)):  # noqa: PTH207  Path.glob takes no absolute pattern
+            root = str(Path(_WILDCARD.split(self.text)[0] + "x").parent)
+            for path in sorted(glob.iglob(self.text, recursive=True)):  # noqa: PTH207  Path.glob takes no absolute pattern
                 if Path(path).is_file():
                     yield os.path.relpath(path, root), path
-        elif Path(self._text).is_dir():
-            yield from _walk(self._text, "")
+        elif Path(self.text).is_dir():
+            yield from _walk(self.text, "")
         else:
-            yield Path(self._text).name, self._text
+            yield Path(self.text).name, self.text
 
     @cached_property
     def _remote_files(self) -> list[tuple[str, str]]:
-        filesystem, root = _filesystem(self._text)
+        filesystem, root = _filesystem(self.text)
         try:
             if _WILDCARD.search(root):
                 paths = filesystem.glob(root)
@@ -124,7 +124,7 @@ class Source:
             else:
                 paths = filter(_is_image, filesystem.find(root))
         except Exception as error:  # noqa: BLE001  each filesystem of fsspec raises its own types
-            raise SettingsError(f"{self._text} cannot be listed: {error_text(error)}") from None
+            raise SettingsError(f"{self.text} cannot be listed: {error_text(error)}") from None
         return [(path.removeprefix(root).lstrip("/"), filesystem.unstrip_protocol(path)) for path in sorted(paths)]
 
 

@@ -84,6 +84,13 @@ def test_second_run_answers_only_images_without_a_row(tmp_path: Path) -> None:
     assert list(before) == ["0/000.jpg", "0/002.jpg"]
 
 
+def test_folder_is_the_same_source_with_a_slash_and_its_results_are_a_folder_of_parquet(tmp_path: Path) -> None:
+    images, out = write_images(tmp_path / "images", 2), tmp_path / "out"
+    assert run(images, out)[0] == 0
+    assert run(f"{images}/", out)[0] == 0
+    assert PARQUET.read_table(out).num_rows == 3
+
+
 def test_sample_is_the_same_in_every_run(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images", 20)
     first, second = (tmp_path / f"{number}.parquet" for number in (1, 2))
@@ -97,11 +104,15 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert run(images, out)[0] == 0
     status, messages = run(images, out, "--parameter", "score_threshold=0.99")
     assert status == 2
-    assert "has the results of a run with another parameters; choose another folder, or remove them with" in messages
+    assert (
+        "has the results of a run that differs in: parameters; choose another folder, or remove them with" in messages
+    )
     assert run(images, out, "--parameter", "score_threshold=0.99", "--fresh")[0] == 0
     assert all(len(row["labels"] or ()) == 0 for row in rows(out).values())
     assert "Expected a new folder, or that of an earlier run" in run(images, images)[1]
+    assert "Expected a new folder, or that of an earlier run" in run(images, images / "0" / "000.jpg")[1]
     assert "score_thresh" in run(images, tmp_path / "new", "--parameter", "score_thresh=1")[1]
+    assert run(images, tmp_path / "new", "--parameter", "score_threshold=1")[0] == 0
     no_images = f"charioteer: There are no images in {images}/1/*.png\n"
     assert run(images / "1" / "*.png", tmp_path / "none") == (2, no_images)
 
