@@ -104,14 +104,17 @@ def run(
             job = served_job(model, server.protocol, name or "", parameters, concurrency or _REQUESTS)
         results = {"charioteer": __version__, "source": images.text, **job.identity}
         total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
+        no_images = f"There are no images in {source}"
         if total == 0:
-            raise SettingsError(f"There are no images in {source}")
+            raise SettingsError(no_images)
         with open_parts(to, results, part_size, fresh=fresh) as parts:
             if parts.count:
                 error_console().print(f"{counted(parts.count, 'image')} finished before")
             with progress("Running", total) as bar, job.open() as answer:
                 unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
                 parts.write(answer(unfinished), _reporter(bar, parts.count, total))
+            if not parts.count:
+                raise SettingsError(no_images)
             parts.complete()
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(error)

@@ -110,39 +110,34 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
     """
     file = to if to.suffix == ".parquet" and not to.is_dir() else None
     folder = to.with_name(f"{to.name}.parts") if file else to
-    if fresh:
-        # Remove earlier results, and nothing else.
-        parts = (*folder.glob("part-*.parquet"), folder / _HEADER) if (folder / _HEADER).is_file() else ()
-        for path in filter(None, (*parts, file)):
-            path.unlink(missing_ok=True)
-    if file and file.exists():
+    if file and file.exists() and not fresh:
         raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
-    encoded = msgspec.json.encode(header)
-    if not (folder / _HEADER).is_file():
-        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-            raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing_file(folder / _HEADER) as new:
-            new.write(encoded)
-    elif differences := _differences((folder / _HEADER).read_bytes(), encoded):
-        raise SettingsError(
-            f"--to: {folder} has the results of a run that differs in: {', '.join(differences)}; "
-            "choose another folder, or remove them with --fresh"
-        )
-    with (folder / _HEADER).open("rb") as lock:
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / _HEADER).is_file()):
+        raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _HEADER).open("a+b") as locked:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SettingsError(f"--to: another run writes to {folder} now") from None
+        if fresh:
+            for earlier in filter(None, (*folder.glob("part-*.parquet"), file)):
+                earlier.unlink(missing_ok=True)
+        locked.seek(0)
+        parts, encoded = Parts(folder, file, max_rows), msgspec.json.encode(header)
+        if not parts.count:
+            # A run that ended without a part, such as by a wrong parameter, does not bind the next one.
+            locked.truncate()
+            locked.write(encoded)
+            locked.flush()
+        elif differences := _differences(locked.read(), encoded):
+            raise SettingsError(
+                f"--to: {folder} has the results of a run that differs in: {', '.join(differences)}; "
+                "choose another folder, or remove them with --fresh"
+            )
         for unfinished in folder.glob(".charioteer-*.part"):
             unfinished.unlink()
-        parts = Parts(folder, file, max_rows)
-        try:
-            yield parts
-        finally:
-            # A run that failed before its first part, such as by a wrong parameter, does not bind the next one.
-            if not parts.count:
-                (folder / _HEADER).unlink(missing_ok=True)
+        yield parts
 
 
 def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:

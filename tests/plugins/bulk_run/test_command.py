@@ -5,12 +5,15 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.core.settings.server import SettingsError
+from app.plugins.bulk_run.parts import open_parts
 from tests.support.command_line import charioteer
 from tests.support.polling import wait_until
 from tests.support.servers.fake_chariot import fake_chariot
@@ -115,6 +118,9 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert run(images, tmp_path / "new", "--parameter", "score_threshold=1")[0] == 0
     no_images = f"charioteer: There are no images in {images}/1/*.png\n"
     assert run(images / "1" / "*.png", tmp_path / "none") == (2, no_images)
+    tarfile.open(tmp_path / "a.tar", "w").close()
+    no_images = f"charioteer: There are no images in {tmp_path}/a.tar\n"
+    assert run(tmp_path / "a.tar", tmp_path / "none.parquet") == (2, no_images)
 
 
 def answer(status: int) -> tuple[int, object]:
@@ -178,3 +184,14 @@ def test_run_that_is_killed_again_and_again_ends_with_the_result_of_an_undisturb
     assert run(images, tmp_path / "undisturbed")[0] == 0
     assert answers(out) == answers(tmp_path / "undisturbed")
     assert len(answers(out)) == 121
+
+
+def test_fresh_keeps_the_results_of_a_run_that_writes_them_now(tmp_path: Path) -> None:
+    with open_parts(tmp_path / "out", {}, 1, fresh=False):
+        (part := tmp_path / "out" / "part-000000.parquet").touch()
+        with (
+            pytest.raises(SettingsError, match="another run writes to"),
+            open_parts(tmp_path / "out", {}, 1, fresh=True),
+        ):
+            pass
+        assert part.exists()
