@@ -20,6 +20,7 @@ from app.plugins.authoring.terminal_image import graphics_of, show_image
 from app.plugins.drawing.image import check_image_path, write_image
 from app.plugins.drawing.image import draw as draw_records
 from app.plugins.drawing.palette import colour_of
+from tasks.inference.error import InferenceError
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
 
@@ -80,7 +81,12 @@ def predict(
         known = servable.parameters_type.__struct_fields__
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
         reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
-        records = predict_records(servable, source.name, data, parameters, limits)
+        try:
+            records = predict_records(servable, source.name, data, parameters, limits)
+        except InferenceError as error:
+            field = error.path.removeprefix("inputs[0].parameters.").partition("[")[0]
+            path = image.name if error.path == "inputs[0].data[0]" else _OPTIONS.get(field, error.path)
+            raise InferenceError(error.kind, error.message, path) from None
     geometry, labels = servable.description.task_type.geometry, servable.description.labels
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:

@@ -14,6 +14,7 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.predict import predict
 from tests.core.runtimes.onnxruntime.test_tensor_graphs import IMAGES, PILLOW, assert_close, embedder, expected
+from tests.support.command_line import output_of
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -72,3 +73,10 @@ def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.C
     assert "embedding" in capsys.readouterr().out
     with pytest.raises(ModelError, match="--draw cannot draw the tensors"):
         predict(image, draw=tmp_path / "out.png", options=options)
+
+
+def test_errors_name_the_file_or_the_option(tmp_path: Path) -> None:
+    arguments = ("predict", ROOT / "fixtures" / "images" / "scene.jpg", "--model", MODEL)
+    (damaged := tmp_path / "cut.jpg").write_bytes(arguments[1].read_bytes()[:3000])
+    assert "charioteer: cut.jpg: The image cannot be decoded" in output_of("predict", damaged, *arguments[2:], status=1)
+    assert "charioteer: --top-k: Expected `int` >= 1" in output_of(*arguments, "--top-k", 0, status=1)
