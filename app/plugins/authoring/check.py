@@ -21,7 +21,7 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.authoring.suspicions import duplicate_keys, duplicate_labels, suspicious_answer
+from app.plugins.authoring.suspicions import duplicate_keys, duplicate_labels, suspicious_answer, unknown_parameters
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.error import InferenceError, truncate
 from tasks.inference.limits import Limits
@@ -98,6 +98,7 @@ def check(
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
         warn(duplicate_keys(source), duplicate_labels(servable.description.labels))
+        warn(unknown_parameters(source, servable))
         try:
             result, warning = _try_on_sample(source, servable, image_data, limits)
             write_line(result)

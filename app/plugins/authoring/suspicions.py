@@ -12,7 +12,7 @@ import msgspec
 from app.core.cli.inputs import predict_records
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import SETTINGS_FILE, ModelSource
-from tasks.inference.error import truncate
+from tasks.inference.error import InferenceError, truncate
 from tasks.inference.limits import Limits
 from tasks.inference.response import Record
 from tasks.task import TaskType
@@ -50,6 +50,15 @@ def duplicate_keys(source: ModelSource) -> str:
     json.loads(file.read_bytes(), object_pairs_hook=to_dict)
     keys = ", ".join(f'"{truncate(key, 40)}"' for key in repeated[:_MAX_SHOWN])
     return f"{file} has {keys} more than once; only the last one has an effect" if repeated else ""
+
+
+def unknown_parameters(source: ModelSource, servable: Servable) -> str:
+    """Return a sentence about a default of a parameter that the task does not have, "" if there is none."""
+    try:
+        servable.check_parameters(source.settings.parameters)
+    except InferenceError as error:
+        return f"No effect in model-settings.json: {error.with_prefix('parameters')}"
+    return ""
 
 
 def suspicious_answer(

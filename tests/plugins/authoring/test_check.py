@@ -57,6 +57,12 @@ def test_duplicate_keys_in_settings_are_reported(tmp_path: Path) -> None:
     assert 'model-settings.json has "mean", "name" more than once; only the last one has an effect' in text
 
 
+def test_default_of_a_parameter_that_the_task_lacks_is_reported(tmp_path: Path) -> None:
+    warning = "No effect in model-settings.json: parameters.score_treshold: Expected one of action, score_threshold, "
+    assert warning in checked(classifier(tmp_path, '{"parameters": {"score_treshold": 0.9}}'))
+    assert "No effect" not in checked(classifier(tmp_path, '{"parameters": {"score_threshold": 0.9}}'))
+
+
 def test_duplicate_keys_of_a_rejected_model_are_reported(tmp_path: Path) -> None:
     settings = '{"task_type": "IMAGE_CLASSIFICATION", "task_type": "OBJECT_DETECTION"}'
     assert 'has "task_type" more than once' in checked(classifier(tmp_path, settings), status=1)
