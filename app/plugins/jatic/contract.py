@@ -114,7 +114,8 @@ def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | Non
     labels = None if source.settings.labels is not None else _labels(file, metadata)
     # A declared resize has one size for all images, which is then a guess.
     size = None if source.settings.preprocessing.resize is not None and _ANY in sides else sides
-    return ExportMetadata(names=labels, size=size, contract=Contract(file=file, metadata=metadata, sides=sides))
+    contract = Contract(file=file, metadata=metadata, sides=sides)
+    return ExportMetadata(names=labels, size=size, contract=contract, files={METADATA_FILE: file})
 
 
 def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, Metadata] | None:

@@ -63,7 +63,7 @@ def quantize(
     the result cannot be written.
     """
     if source.settings.precision == "int8":
-        raise ModelError(f"{source.folder} is quantised already")
+        raise ModelError(f"{source.folder} is quantised already; name the file of the original")
     framework, tools = _tools()
     if folder.exists():
         raise ModelError(f"{folder} exists already")
@@ -78,7 +78,11 @@ def quantize(
         types = {"activation_type": tools.QuantType.QUInt8, "weight_type": tools.QuantType.QInt8}
         options = {"op_types_to_quantize": list(_OPERATORS), "per_channel": True, **types}
         try:
-            tools.shape_inference.quant_pre_process(str(graph), str(prepared), skip_symbolic_shape=True)
+            # With a path, it does not find the weights of a graph that are in other files.
+            model = importlib.import_module("onnx").load(str(graph))
+            if not any(node.op_type in _OPERATORS for node in model.graph.node):
+                raise ModelError(f"{graph} cannot be quantised: it has none of {', '.join(_OPERATORS)}")
+            tools.shape_inference.quant_pre_process(model, str(prepared), skip_symbolic_shape=True)
             prepared = _raise_opset(framework, prepared, reader)
             tools.quantize_static(str(prepared), str(part / "model.onnx"), reader, **options)
         except ModelError:
@@ -99,10 +103,10 @@ def quantize(
         files = read_model_files(source, reader.session)
         if files.label_file and files.labels:
             settings["labels"] = files.labels[0]
-        for name in _CONFIGURATION:
-            for file in (source.folder / name, graph.parent / name):
-                if file.is_file():
-                    shutil.copy(file, part / name)
+        beside = [(name, folder / name) for name in _CONFIGURATION for folder in (source.folder, graph.parent)]
+        for name, file in (*beside, *files.metadata.files.items()):
+            if file.is_file():
+                shutil.copy(file, part / name)
         _write_json(part / SETTINGS_FILE, settings)
         provenance = msgspec.structs.replace(provenance, difference=_check(part, reader))
         _write_json(part / PROVENANCE_FILE, provenance)

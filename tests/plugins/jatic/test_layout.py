@@ -13,6 +13,7 @@ from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelSettings
 from app.plugins.in_process.model import InProcessModel
 from app.plugins.jatic.layout import changed_settings
+from app.plugins.tuning.quantization import quantize
 from metadata.model import Fact, Origin
 from tasks.image_classification import Classification
 from tasks.inference.error import InferenceError
@@ -27,6 +28,7 @@ from tests.support.models.jatic_models import (
     write_detector,
     write_metadata,
 )
+from tests.support.servers.server_process import ROOT
 
 WHITE = np.full((33, 47, 3), 255, np.uint8)
 DETECTION, CLASSIFICATION = "IMAGE_OBJECT_DETECTION", "IMAGE_CLASSIFICATION"
@@ -105,6 +107,20 @@ def test_metadata_is_found_by_its_content(tmp_path: Path, name: str) -> None:
     if name == "model.json":
         write_metadata(tmp_path, metadata(DETECTION, ["d", "e", "f"]), "model-metadata.json")
     assert facts_of(model.graph)["metadata"].value.endswith(name)
+
+
+def test_quantised_version_keeps_the_metadata(tmp_path: Path) -> None:
+    text = """(float[b, 3, 10, 20] image) => (float[b, 3] scores) <float[3, 3, 1, 1] filters = {1, 0, 0, 0, 1, 0, 0, 0, 1}> {
+        features = Conv(image, filters)
+        means = ReduceMean<axes = [2, 3], keepdims = 0>(features)
+        scores = Softmax(means)
+    }"""
+    source = graphs.source(graphs.parse(tmp_path / "boats.onnx", text))
+    write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b", "c"]), "boats_metadata.json")
+    quantize(source, [ROOT / "fixtures" / "images" / "scene.jpg"], tmp_path / "2")
+    facts = facts_of(tmp_path / "2" / "model.onnx")
+    assert facts["metadata"].value == "JATIC_ONNX v1 in model-metadata.json"
+    assert facts["labels"].value == "3: a, b, c"
 
 
 def test_metadata_of_dataeval_needs_no_name_of_the_interface(tmp_path: Path) -> None:

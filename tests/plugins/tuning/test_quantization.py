@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import ArrayLike
 from onnx import numpy_helper
@@ -18,10 +19,17 @@ from app.core.assembly.discovery import model_at
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.plugins.in_process.model import InProcessModel
 from app.plugins.tuning.quantization import next_version, quantize
+from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = sorted((ROOT / "fixtures" / "images").glob("*.jpg"))
+
+
+GRAPH_WITHOUT_INT8 = """(float[1, 3, 8, 8] images) => (float[1, 3] probabilities) {
+    means = ReduceMean<axes = [2, 3], keepdims = 0>(images)
+    probabilities = Softmax(means)
+}"""
 
 
 def copy_of(folder: Path, model: str, **settings: object) -> ModelSource:
@@ -97,6 +105,22 @@ def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: 
         image = np.asarray(Image.open(file))
         found, expected = (msgspec.to_builtins(model.ask(image))[0] for model in (quantised, exact))
         assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
+
+
+def test_graph_with_weights_in_another_file_is_quantised(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
+    source = write_graph(tmp_path / "big", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
+    graph = source.folder / "model.onnx"
+    onnx.save(onnx.load(graph), graph, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    quantize(source, IMAGES, next_version(source))
+    assert InProcessModel(source.folder).source.version == "2"
+
+
+def test_graph_without_operators_for_int8_is_rejected(tmp_path: Path) -> None:
+    source = graphs.source(graphs.parse(tmp_path / "model.onnx", GRAPH_WITHOUT_INT8))
+    with pytest.raises(ModelError, match=r"cannot be quantised: it has none of Conv, Gemm, MatMul$"):
+        quantize(source, IMAGES, next_version(source))
 
 
 def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
         characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
         interpolation: filter for resizing, from the keys ``interpolation`` or ``resample``.
         contract: what only the layout reads that described the graph.
+        files: the files beside the graph that declare this, by names that fit any graph; a copy of it needs them.
     """
 
     description: str = ""
@@ -56,6 +57,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     interpolation: Interpolation | None = None
     antialias: bool | None = None
     contract: object = None
+    files: Mapping[str, Path] = {}
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
