@@ -110,11 +110,12 @@ def test_metadata_is_found_by_its_content(tmp_path: Path, name: str) -> None:
 
 
 def test_quantised_version_keeps_the_metadata(tmp_path: Path) -> None:
-    text = """(float[b, 3, 10, 20] image) => (float[b, 3] scores) <float[3, 3, 1, 1] filters = {1, 0, 0, 0, 1, 0, 0, 0, 1}> {
+    filters = "float[3, 3, 1, 1] filters = {1, 0, 0, 0, 1, 0, 0, 0, 1}"
+    text = f"""(float[b, 3, 10, 20] image) => (float[b, 3] scores) <{filters}> {{
         features = Conv(image, filters)
         means = ReduceMean<axes = [2, 3], keepdims = 0>(features)
         scores = Softmax(means)
-    }"""
+    }}"""
     source = graphs.source(graphs.parse(tmp_path / "boats.onnx", text))
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b", "c"]), "boats_metadata.json")
     quantize(source, [ROOT / "fixtures" / "images" / "scene.jpg"], tmp_path / "2")
