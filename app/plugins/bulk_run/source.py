@@ -238,7 +238,7 @@ def _shard_values(ending: str, data: bytes) -> Mapping[str, Any]:
     try:
         if ending == "json":
             return msgspec.json.decode(data, type=dict[str, Any])
-        return {ending: data.decode()} if ending in ("cls", "txt") else {}
+        return {ending: data.decode().strip()} if ending in ("cls", "txt") else {}
     except (RecursionError, ValueError):
         return {}
 
