@@ -158,7 +158,8 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
     items: list[Item] = []
     for image in images:
         texts = {entry.key: str(entry.value) for entry in image.metadata}
-        first_folder = image.name.partition("/")[0] if image.location and "/" in image.name else ""
+        has_folder = image.location and "/" in image.name and "://" not in image.name
+        first_folder = image.name.partition("/")[0] if has_folder else ""
         label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)
         try:
             path = Path(image.location)

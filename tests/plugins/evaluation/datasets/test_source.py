@@ -67,8 +67,12 @@ def test_images_without_a_class_or_a_file_are_reported_together(tmp_path: Path) 
         {"image": str(tmp_path / "cat" / "0.jpg"), "label": "cat"},
         {"path": "gone.jpg", "label": "cat"},
         {"url": "a"},
+        {"url": f"file://{tmp_path}/cat/0.jpg"},
     ]
     (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(EvaluationError, match=r"2 labels or images cannot be used:\n.*gone.*\n.*a: Expected its class"):
+    with pytest.raises(
+        EvaluationError,
+        match=r"3 labels or images cannot be used:\n.*gone.*\n.*a: Expected its class.*\n.*file://.*its class",
+    ):
         read_dataset(tmp_path / "list.jsonl")
     assert len(read_dataset(tmp_path / "list.jsonl", DatasetOptions(skip_bad=True)).items) == 1
