@@ -216,7 +216,7 @@ def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
         )
     source = msgspec.json.decode(msgspec.json.encode(header.source), type=dict[str, object])
     if changed := sorted(key for key in {*existing.source, *source} if existing.source.get(key) != source.get(key)):
-        raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh starts again")
+        raise EvaluationError(f"{path} has answers that differ in: {', '.join(changed)}; --fresh starts again")
     entries: dict[str, CheckpointEntry] = {}
     for number, line in enumerate(lines, 2):
         try:

@@ -62,7 +62,7 @@ def test_reports_are_written_and_a_second_run_sends_no_request(tmp_path: Path) -
         assert run(*command, "--slice", "camera") == first_output
         assert len(requests) == 2
         other = *command, "--parameter", "top_k=7"
-        assert "answers with another parameters; --fresh starts again" in run(*other, status=2)
+        assert "answers that differ in: parameters; --fresh starts again" in run(*other, status=2)
         run(*other, "--fresh")
         assert len(requests) == 4
     assert "OBJECT_DETECTION" in first_output

@@ -134,8 +134,8 @@ def test_item_of_truncated_line_is_requested_again(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"dataset": "e"}, "answers about another dataset"),
-        ({"source": {"model": "n", "parameters": {"top_k": 3}}}, "answers with another model"),
-        ({"source": {"model": "m", "parameters": {"top_k": 4}}}, "answers with another parameters"),
+        ({"source": {"model": "n", "parameters": {"top_k": 3}}}, "answers that differ in: model"),
+        ({"source": {"model": "m", "parameters": {"top_k": 4}}}, "answers that differ in: parameters"),
         ({"charioteer": "2"}, None),
         ({"source": {"parameters": {"top_k": 3}, "model": "m"}}, None),
     ],
