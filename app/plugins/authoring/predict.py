@@ -85,8 +85,7 @@ def predict(
             records = predict_records(servable, source.name, data, parameters, limits)
         except InferenceError as error:
             field = error.path.removeprefix("inputs[0].parameters.").partition("[")[0]
-            path = image.name if error.path == "inputs[0].data[0]" else _OPTIONS.get(field, error.path)
-            raise InferenceError(error.kind, error.message, path) from None
+            raise InferenceError(error.kind, error.message, error.path and _OPTIONS.get(field, image.name)) from None
     geometry, labels = servable.description.task_type.geometry, servable.description.labels
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:
