@@ -60,3 +60,17 @@ def test_unknown_setting_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"unknown field `no_such`; known are name, version, .*labels"):
         read(tmp_path, '{"no_such": {}}')
     assert registry().advice("model setting", "no_such") == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "known"),
+    [
+        ('{"preprocessing": {"sise": 5}}', "unknown field `sise`; known are size, resize, .*channels_last$"),
+        ('{"preprocessing": {"resize": "fit"}}', "preprocessing.resize: .* known are crop, letterbox, .*stretch$"),
+        ('{"versions": "last"}', "known are all, latest$"),
+        ('{"task_type": "detection"}', "known are IMAGE_CLASSIFICATION, OBJECT_DETECTION, "),
+    ],
+)
+def test_unknown_nested_setting_or_choice_lists_the_known_ones(tmp_path: Path, settings: str, known: str) -> None:
+    with pytest.raises(ModelError, match=known):
+        read(tmp_path, settings)

@@ -4,11 +4,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from app.core.plugins import registry
 from tasks.inference.parameters import section
@@ -26,8 +27,7 @@ Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(\w*)`")
-_UNKNOWN_TASK = re.compile(r"task_type: Invalid enum value '?([^']*)'?")
+_UNKNOWN = re.compile(r"(?:([\w.]+): |)(?:Object contains unknown field|Invalid enum value) [`']?([^`']*)")
 
 
 class ModelError(Exception):
@@ -236,13 +236,22 @@ def read_settings(folder: Path) -> ModelSettings:
 
 
 def _known_names(error_text: str) -> str:
-    """Return the known names if `error_text` is about an unknown one, else ""."""
-    if unknown := _UNKNOWN.match(error_text):
-        known = ", ".join(registry().model_settings_class.__struct_fields__)
-        return f"; known are {known}{registry().advice('model setting', unknown[1])}"
-    if unknown := _UNKNOWN_TASK.match(error_text):
-        return f"; known are {', '.join(all_task_types())}{registry().advice('task', unknown[1])}"
-    return ""
+    """Return the known names if `error_text` is about an unknown field or choice, else ""."""
+    if not (unknown := _UNKNOWN.match(error_text)):
+        return ""
+    kinds: Sequence[inspect.Type] = (inspect.type_info(registry().model_settings_class),)
+    for name in filter(None, (unknown[1] or "").split(".")):
+        (fields,) = (kind.fields for kind in kinds if isinstance(kind, inspect.StructType))
+        (kind,) = (field.type for field in fields if field.encode_name == name)
+        kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    # Only the task type is an enum, which plugins extend.
+    known, topic = all_task_types(), "task"
+    for kind in kinds:
+        if isinstance(kind, inspect.StructType):
+            known, topic = [field.encode_name for field in kind.fields], "model setting"
+        elif isinstance(kind, inspect.LiteralType):
+            known, topic = list(map(str, kind.values)), "choice"
+    return f"; known are {', '.join(known)}{registry().advice(topic, unknown[2])}"
 
 
 def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False) -> T:
