@@ -133,6 +133,14 @@ def test_runbook_has_every_log_event() -> None:
         assert [event for event in listed if event not in source] == [], file
 
 
+def test_alerts_name_only_log_events_of_the_table() -> None:
+    text, table = RUNBOOK.split("## Log events")
+    text = re.sub(r"```.*?```", "", text.split("## Metrics")[0], flags=re.DOTALL)
+    named = re.findall(r"`([a-z]+(?: [a-z]+)+)`", text)
+    assert "certificate renewed" in named
+    assert [event for event in named if f"`{event}`" not in table] == []
+
+
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_runbook_has_every_kind_of_error(kind: ErrorKind) -> None:
     assert f"\n| `{kind}` |" in RUNBOOK
