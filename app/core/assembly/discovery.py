@@ -24,7 +24,7 @@ from app.core.settings.model import (
 
 _VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
 _MAX_NAME_LENGTH = 255
-_EXPECTED_NAME = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
+_EXPECTED_NAME = f"Expected 1 to {_MAX_NAME_LENGTH} printable characters without slashes"
 _MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
@@ -237,7 +237,10 @@ def _file_below(folder: Path, uri: str) -> Path:
 def _is_safe_name(name: str) -> bool:
     """Return whether a name is safe as part of a path, a URL and a log line."""
     return (
-        name.isprintable() and len(name) <= _MAX_NAME_LENGTH and name not in (".", "..") and not {"/", "\\"} & {*name}
+        name.isprintable()
+        and len(name) <= _MAX_NAME_LENGTH
+        and name not in ("", ".", "..")
+        and not {"/", "\\"} & {*name}
     )
 
 

@@ -181,10 +181,11 @@ def test_model_name_leaves_several_models_their_names(tmp_path: Path) -> None:
     assert [source.name for source in models] == ["a", "b"]
 
 
-def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a/b", ""])
+def test_invalid_model_name_is_rejected(tmp_path: Path, name: str) -> None:
     create_files(tmp_path, "model.onnx")
-    with pytest.raises(ModelError, match="--model-name: Expected up to 255 printable characters without slashes"):
-        find_models(ModelOptions(model=tmp_path / "model.onnx", model_name="a/b"))
+    with pytest.raises(ModelError, match="--model-name: Expected 1 to 255 printable characters without slashes"):
+        find_models(ModelOptions(model=tmp_path / "model.onnx", model_name=name))
 
 
 @pytest.mark.parametrize("field", ["name", "version", "chariot_id"])
@@ -193,7 +194,7 @@ def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
 )
 def test_invalid_name_in_the_settings_is_rejected(tmp_path: Path, field: str, value: str) -> None:
     create_files(tmp_path, "m/a.onnx", settings=json.dumps({field: value}))
-    with pytest.raises(ModelError, match=f"{field}: Expected up to 255 printable characters without slashes"):
+    with pytest.raises(ModelError, match=f"{field}: Expected 1 to 255 printable characters without slashes"):
         model_at(tmp_path / "m")
     (model,) = models_in(tmp_path)
     assert model.name == "m"
