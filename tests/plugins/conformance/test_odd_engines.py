@@ -212,6 +212,23 @@ def test_answers_that_list_no_models_are_reported(content: bytes, reason: str) -
     assert findings("v2", lambda _: httpx.Response(200, content=content), model="")["V2-005"].reason == reason
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("is_online", [True, False])
+def test_grps_checks_leave_an_engine_online_or_offline(is_online: bool, is_loaded: bool) -> None:
+    flags = {"online": is_online}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        verb = request.url.path.rpartition("/")[2]
+        if verb in ("online", "offline"):
+            flags["online"] = verb == "online"
+        reason = "" if verb != "ready" else "offline" if not flags["online"] else "" if is_loaded else "not loaded"
+        code, state = (503, "FAILURE") if reason else (200, "SUCCESS")
+        return httpx.Response(code, json={"status": {"code": code, "msg": reason, "status": state}})
+
+    assert (findings("grps", reply)["GRPS-S02"].verdict is Verdict.PASSED) == is_loaded
+    assert flags["online"] == is_online
+
+
 def generated_request(datatype: str) -> dict[str, Any]:
     """Return the request over gRPC for a model with one input of `datatype`."""
     inputs = [{"name": "x", "datatype": datatype, "shape": [-1, 2]}]

@@ -24,13 +24,16 @@ from app.plugins.grps.conformance import messages as grps
 
 def _readiness_after(probe: Probe, method: str) -> Exchange:
     """Return the readiness response after the engine is set online or offline, and restore the previous state."""
-    was_ready = grps.succeeds(grps.call_method(probe, "CheckReadiness"))
+    before = after = grps.call_method(probe, "CheckReadiness")
     try:
         grps.success(grps.call_method(probe, method))
-        return grps.call_method(probe, "CheckReadiness")
+        after = grps.call_method(probe, "CheckReadiness")
+        return after
     finally:
+        # A reason that Online does not change is not the flag, but for example a model that is not loaded.
+        was_online = grps.succeeds(before) or (method == "Online" and after.body == before.body)
         exchanges = list(probe.exchanges)
-        grps.call_method(probe, "Online" if was_ready else "Offline")
+        grps.call_method(probe, "Online" if was_online else "Offline")
         probe.exchanges[:] = exchanges
 
 
