@@ -134,7 +134,10 @@ class _GenerateCall(msgspec.Struct, eq=False):
             tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=merged)
         timeout = read_timeout(parameters)
         registration = self.engine.registry.find(self.model_name, self.model_version)
-        registration.ready_servable().check_streams(self.model_name)
+        servable = registration.ready_servable()
+        servable.check_streams(self.model_name)
+        if images is not None and servable.description.task_type.takes == "text":
+            raise invalid(f"Model {self.model_name!r} takes no images", self.image_path)
         return InferenceRequest(
             id=wire.id or "",
             model_name=self.model_name,

@@ -205,6 +205,8 @@ def test_parameters_override_those_at_top_level(texts: TestClient[Litestar]) -> 
         ("continuer", {"text_input": "a", "top_k": 0}, 400, "top_k"),
         ("continuer", {"text_input": "a", "max_new_tokens": 10**6}, 413, "max_new_tokens"),
         ("continuer", {"text_input": "a", "images": []}, 400, "images: Expected one image, got 0"),
+        ("continuer", {"text_input": "a", "image": "YQ=="}, 400, "image: Model 'continuer' takes no images"),
+        ("continuer", {"text_input": "a", "images": ["YQ=="]}, 400, "images[0]: Model 'continuer' takes no images"),
         ("sorter", {"text_input": "a"}, 400, "does not generate text"),
     ],
 )
