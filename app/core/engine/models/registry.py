@@ -312,4 +312,5 @@ def list_choices(choices: Iterable[str]) -> str:
 
 
 def _not_found(message: str, prefix: str, choices: Iterable[str]) -> InferenceError:
-    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {list_choices(sorted(set(choices)))}")
+    names = list_choices(sorted(set(choices), key=version_sort_key))
+    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {names}")

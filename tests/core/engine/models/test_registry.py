@@ -105,10 +105,10 @@ def test_version_is_added_unless_its_model_was_reloaded_meanwhile() -> None:
 
 
 def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
-    registry = registry_of(source("b"), source("a", "2"), loaded=["1", "2"])
+    registry = registry_of(source("b"), source("a", "10"), source("a", "2"), loaded=["1", "2", "10"])
     name, version = rejection(registry.find, "c"), rejection(registry.find, "a", "9")
     assert (name.kind, name.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'c' is not known. This server has: a, b")
-    assert (version.kind, version.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'a' has no version '9'. It has: 2")
+    assert (version.kind, version.message) == (ErrorKind.MODEL_NOT_FOUND, "Model 'a' has no version '9'. It has: 2, 10")
 
 
 def test_chariot_id_is_declared_or_the_lower_case_name() -> None:
