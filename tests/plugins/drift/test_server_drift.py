@@ -78,7 +78,7 @@ def test_unusable_baseline_or_webhook_is_rejected(tmp_path: Path, embedder: str,
 def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     write_manifest(folder / "detector")
-    Service(registry().settings(drift=True), lambda: sources(folder))
+    Drift(DriftSettings(drift=True), lambda: sources(folder), CollectorRegistry()).close()
     write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
     check_rejected(folder, r"drift-baseline\.npz is not the file that ")
 

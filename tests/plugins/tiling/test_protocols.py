@@ -1,4 +1,4 @@
-"""Clients ask for tiles, and get the answer for the whole image with the number of tiles."""
+"""Clients of every protocol ask for tiles, and get the answer for the whole image with the number of tiles."""
 
 import asyncio
 import base64
@@ -8,6 +8,7 @@ from typing import Any
 
 import cv2
 import msgspec
+import pytest
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
@@ -26,7 +27,6 @@ from tests.support.servers.apps import app_of_protocol, model_source
 from tests.support.servers.grpc_server import message, run_grpc_server
 
 SPOT = (190, 100, 260, 130)
-CASE = PROTOCOL_CASES["kserve-v2"]
 
 
 def load(source: ModelSource) -> Servable:
@@ -46,15 +46,19 @@ def tiling_engine(*observers: Any, workers: int = 2, load: Callable[[ModelSource
     return attach_plugins(engine_of(sources, load, *observers, limits=limits, workers=workers))
 
 
-def test_tiles_over_http_are_counted() -> None:
-    observer, metrics = EventRecorder(), CollectorRegistry()
+@pytest.mark.parametrize("protocol", [name for name, case in PROTOCOL_CASES.items() if case.has_parameters])
+def test_tiles_over_every_http_protocol_are_counted(protocol: str) -> None:
+    observer, metrics, case = EventRecorder(), CollectorRegistry(), PROTOCOL_CASES[protocol]
     parameters = {"tile": SIDE, "overlap": 0.5}
-    path, content = CASE.encode(CASE.infer("detector", [base64.b64encode(png()).decode()], parameters))
-    with TestClient(app_of_protocol(tiling_engine(observer, TileMetrics(metrics)), "kserve-v2")) as client:
-        answer = client.post(path, content=content)
-    assert {output["parameters"]["tiles"] for output in answer.json()["outputs"]} == {24}
+    path, content = case.encode(case.infer("detector", [base64.b64encode(png()).decode()], parameters))
+    with TestClient(app_of_protocol(tiling_engine(observer, TileMetrics(metrics)), protocol)) as client:
+        answer = client.post(path, content=content, headers={"Content-Type": case.media_type})
+    assert answer.status_code == 200, answer.text
     assert str(SPOT[2]) in answer.text
-    assert [len(event.result.samples) for event in observer.events if event.result] == [1]
+    (result,) = [event.result for event in observer.events]
+    assert result is not None
+    assert len(result.samples) == 1
+    assert [output.parameters["tiles"] for output in result.outputs] == [24]
     assert metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) == 24
 
 
