@@ -30,9 +30,13 @@ from tasks.inference.error import ErrorKind, InferenceError
 _BATCH_SIZE = 500
 _PARTS = "part-*.parquet"
 
+# PostgreSQL's JSONB rejects an escaped NUL, which clients can send.
 _DIALECTS = {
-    "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "TEXT"},
-    "postgresql": {"time": "to_timestamp(started / 1000000.0)", "json": "JSONB"},
+    "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "CAST({} AS TEXT)"},
+    "postgresql": {
+        "time": "to_timestamp(started / 1000000.0)",
+        "json": r"CAST(replace({}, '\u0000', '\ufffd') AS JSONB)",
+    },
 }
 # The user's SQL is a subquery, so that it can only read.
 _STATEMENT = """
@@ -40,14 +44,14 @@ WITH recorded AS NOT MATERIALIZED (
   SELECT number, id, {time} AS time, started, duration / 1000.0 AS milliseconds, model, version, task_type, protocol,
     request_id, base_id, error, message, explanation, reason, probability, image_digest, image_width, image_height,
     latitude, longitude,
-    CAST(parameters AS {json}) AS parameters, CAST(metadata AS {json}) AS metadata, CAST(records AS {json}) AS records
+    {parameters} AS parameters, {metadata} AS metadata, {records} AS records
   FROM inferences
 ), recorded_labels AS NOT MATERIALIZED (
   SELECT number, label, score, count FROM inference_labels
 ), recorded_metadata AS NOT MATERIALIZED (
   SELECT number, key, iv AS int_value, fv AS float_value, tv AS text_value, jv AS dict_value FROM inference_metadata
 ), recorded_truths AS NOT MATERIALIZED (
-  SELECT number, verdict, complete, source, author, comment, CAST(records AS {json}) AS records
+  SELECT number, verdict, complete, source, author, comment, {records} AS records
   FROM inference_truths WHERE current
 )
 SELECT * FROM (
@@ -130,7 +134,9 @@ class RecordingReader:
         """Return at most `limit` rows of a user's SELECT over documented views and the tables."""
 
         def query(connection: Connection) -> SqlResult:
-            statement = _STATEMENT.format(**_DIALECTS[connection.dialect.name], sql=sql.rstrip().rstrip(";"))
+            dialect = _DIALECTS[connection.dialect.name]
+            documents = {name: dialect["json"].format(name) for name in ("parameters", "metadata", "records")}
+            statement = _STATEMENT.format(time=dialect["time"], **documents, sql=sql.rstrip().rstrip(";"))
             result = connection.exec_driver_sql(statement)
             return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
 

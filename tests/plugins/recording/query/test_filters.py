@@ -56,6 +56,7 @@ QUERIES = [
     (InferenceQuery(request_id="rq-7"), {"failed"}),
     (InferenceQuery(base_id="chariot-1"), {"late"}),
     (InferenceQuery(digest=DIGEST), {"unsure"}),
+    (InferenceQuery(digest=DIGEST.upper()), {"unsure"}),
     (InferenceQuery(error="any"), {"late", "failed"}),
     (InferenceQuery(error="none"), set(ALL_IDS) - {"late", "failed"}),
     (InferenceQuery(error="model_failed"), {"failed"}),
@@ -127,6 +128,14 @@ MEMBERS = {"sqlite": "json_extract(dict_value, '$.yaw') = 1.5", "postgresql": "(
 def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, filled_url: str) -> None:
     assert {condition: ids(reader, condition) for condition in CONDITIONS} == CONDITIONS
     assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(filled_url).dialect]}") == {"pose"}
+
+
+def test_views_read_documents_with_an_escaped_nul(store: Store, url: str) -> None:
+    store.write([recorded_rows("nul", parameters=r'{"a\u0000":"b\u0000","c":5}', records=[{"label": "d\0"}])])
+    reader = RecordingReader(parse_dsn(url))
+    ((parameters, records),) = reader.sql("SELECT parameters, records FROM recorded").rows
+    assert "5" in str(parameters)
+    assert "label" in str(records)
 
 
 def test_circle_of_the_documentation_is_found_with_a_box_and_the_haversine(store: Store, url: str) -> None:
