@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, select
 from app.core.wire.json_body import read_json
 from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer, kind_of, records_by_kind
 from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.query.filters import indexed_text
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, metadata
 from tasks.inference.error import invalid
@@ -61,7 +62,9 @@ def read_line(line: bytes) -> Label:
         raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
     answer = read_json(line, LabelLine, subject="line")
     found = {"id": answer.id, "request_id": answer.request_id, "digest": answer.digest}
-    found["name"] = answer.metadata.get("file_name")
+    found = {field: value and indexed_text(value, field) for field, value in found.items()}
+    name = answer.metadata.get("file_name")
+    found["name"] = name and indexed_text(name, "metadata.file_name")
     if not any(found.values()):
         raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
     return Label(**found, answer=answer, records=records_by_kind(answer))

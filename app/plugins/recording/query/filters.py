@@ -68,7 +68,7 @@ def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[Q
     filters += _label_filters(query.label, query.min_score, query.max_score)
     for name, column in (_EQUAL | _EQUAL_WITHOUT_INDEX).items():
         if (value := getattr(query, name)) is not None:
-            equal = inferences.c[column] == _indexed_text(value, name)
+            equal = inferences.c[column] == indexed_text(value, name.replace("_", "-"))
             filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
     if query.error is not None:
         filters.append(_error_filter(query.error))
@@ -105,7 +105,7 @@ def _reason_filter(reason: str) -> QueryFilter:
         return QueryFilter(alternatives=[inferences.c.reason.is_(None)], indexed=False)
     if reason == NO_TRIAL:
         return QueryFilter(alternatives=[inferences.c.reason.is_distinct_from(TRIAL)], indexed=False)
-    return QueryFilter(alternatives=[inferences.c.reason == _indexed_text(reason, "reason")], ordered=True)
+    return QueryFilter(alternatives=[inferences.c.reason == indexed_text(reason, "reason")], ordered=True)
 
 
 def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
@@ -129,7 +129,7 @@ def _microseconds(text: str, name: str, now: float) -> int:
 
 
 def _label_filters(label: str | None, min_score: float | None, max_score: float | None) -> Iterator[QueryFilter]:
-    bounds = [] if label is None else [labels.c.label == _indexed_text(label, "label")]
+    bounds = [] if label is None else [labels.c.label == indexed_text(label, "label")]
     for name, compare, score in (("min-score", operator.ge, min_score), ("max-score", operator.le, max_score)):
         if score is not None:
             if not 0 <= score <= 1:
@@ -158,7 +158,7 @@ def _box_filter(text: str) -> QueryFilter:
 def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
     count = 0
     for text in texts:
-        _indexed_text(text, "where")
+        indexed_text(text, "where")
         position = 0
         while position == 0 or position < len(text):
             count += 1
@@ -177,10 +177,10 @@ def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryF
     """Compare text with text, and numbers with integers and floats alike."""
     compare = COMPARISONS[comparison]
     if isinstance(value, str):
-        parts = [compare(metadata.c.tv, _indexed_text(value, "where"))]
+        parts = [compare(metadata.c.tv, indexed_text(value, "where"))]
     else:
         parts = [_integer_comparison(comparison, value), compare(metadata.c.fv, float(value))]
-    has_key = metadata.c.key == _indexed_text(str(key), "where")
+    has_key = metadata.c.key == indexed_text(str(key), "where")
     return QueryFilter(table=metadata, alternatives=[and_(has_key, part) for part in parts], ordered=comparison == "=")
 
 
@@ -214,12 +214,14 @@ def unquote(text: str) -> str | float:
         raise invalid(f"Expected a number, or text in quotes as in JSON, got {text}: {error}", "where") from None
 
 
-def _indexed_text(text: str, name: str) -> str:
-    r"""Return the indexed part of `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
-    name = name.replace("_", "-")
+def indexed_text(text: str, name: str) -> str:
+    r"""Return the indexed part of `text`, of a digest in lower case.
+
+    Raise INVALID_REQUEST for ``\0`` and halves of surrogate pairs, which no store holds.
+    """
     if len(text) > _MAX_CHARACTERS:
         raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         got = quote_value(text)
         raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {got}", name)
-    return text[:INDEXED_CHARACTERS]
+    return text.lower() if name == "digest" else text[:INDEXED_CHARACTERS]
