@@ -75,7 +75,7 @@ class TruthStore:
         if inference.records is None:
             raise invalid(f"Expected an inference with an answer, got {inference.error or 'an error'}", "id")
         if records and kind not in records:
-            got = " or ".join(records)
+            got = " or ".join(records) if answer.records else "none"
             raise invalid(f"Expected records of {inference.task_type}, got {got}", "records")
         truth = make_truth(inference, answer, records.get(kind), author, _now())
         (stored,) = self._write([(inference.id, truth)])
@@ -139,11 +139,12 @@ class TruthStore:
 
     def _reader(self) -> RecordingReader:
         if self._opened_reader is None:
+            reader = RecordingReader(self._dsn)  # rejects a missing file, which the store would create
             try:
                 self._store.open()
             except StoreError as error:
                 raise _unavailable(error) from None
-            self._opened_reader = RecordingReader(self._dsn)
+            self._opened_reader = reader
         return self._opened_reader
 
     def _write(self, writes: Sequence[tuple[str, Truth | None]]) -> Sequence[Truth | None]:

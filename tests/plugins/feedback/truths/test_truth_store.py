@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,29 @@ def test_each_line_finds_its_inference_or_says_why_not(truths: TruthStore) -> No
     assert truths.get("class-0-0").verdict == "right"
     spread = add_lines(truths, b'{"digest": "%s", "verdict": "right"}' % (b"d" * 64), "", spread=True)
     assert (spread.matched, [truths.get(name).verdict for name in spread.results[0].ids]) == (1, ["right", "right"])
+
+
+def test_missing_file_is_not_created(tmp_path: Path) -> None:
+    missing = TruthStore(parse_dsn(str(tmp_path / "mistyped.db")))
+    with closing(missing), pytest.raises(InferenceError, match=r"There are no recordings at .*mistyped\.db"):
+        add_lines(missing, b'{"id": "a-0-0", "verdict": "right"}', "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_line_with_a_zero_character_does_not_affect_others(truths: TruthStore) -> None:
+    lines = b"""
+        {"id": "a-0-0", "verdict": "right"}
+        {"id": "a\\u0000", "verdict": "right"}
+        {"metadata": {"file_name": "\\u0000.jpg"}, "verdict": "right"}
+    """
+    outcomes = add_lines(truths, lines, "ann").results
+    assert [outcome.result for outcome in outcomes] == ["matched", "invalid", "invalid"]
+    assert "file_name: Expected text without zero characters" in outcomes[2].error
+
+
+def test_digest_in_capitals_finds_its_inference(truths: TruthStore) -> None:
+    line = b'{"digest": "%s", "verdict": "right"}' % (b"D" * 64)
+    assert add_lines(truths, line, "", spread=True).results[0].result == "matched"
 
 
 def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
