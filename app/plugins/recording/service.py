@@ -75,6 +75,8 @@ def open_recorder(
             if getattr(settings, option):
                 raise SettingsError(f"--{option.replace('_', '-')} needs --record")
         return None
+    if settings.record_keep_images and settings.record_images is None:
+        raise SettingsError("--record-keep-images needs --record-images")
     if records_days and images_days and images_days > records_days:
         longer = f"--record-keep-images is {images_days:g} days, longer than the records' own {records_days:g}"
         raise SettingsError(f"{longer} (--record-keep)")

@@ -48,6 +48,11 @@ def test_images_cannot_be_kept_longer_than_their_records(settings: RecordingSett
     assert rejection(settings) == "--record-keep-images is 30 days, longer than the records' own 7 (--record-keep)"
 
 
+def test_days_of_images_without_their_folder_are_rejected(settings: RecordingSettings) -> None:
+    settings = replace(settings, record_images=None, record_keep_images=7.0)
+    assert rejection(settings) == "--record-keep-images needs --record-images"
+
+
 @pytest.mark.parametrize(
     "options",
     [{"record_images": Path("images")}, {"record_keep": 7.0}, {"record_keep_images": 7.0}, {"record_redact": "camera"}],
