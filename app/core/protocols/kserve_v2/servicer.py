@@ -47,6 +47,8 @@ from tasks.inference.response import InferenceResponse
 
 _NAME = "kserve-v2-grpc"
 _STATUS_KEY = "triton_grpc_error"
+_END_SECONDS = 0.2
+"""How long a stopping server waits for the end of a client's side of a stream."""
 """Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
 
@@ -208,7 +210,8 @@ async def _answer_plain(
 async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """Yield the requests of a stream.
 
-    Raise MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
+    Raise MODEL_NOT_READY once the server stops, unless the client has ended its side; an idle stream would otherwise
+    delay the stop.
     """
     iterator = aiter(requests)
     stop_task = asyncio.ensure_future(stopping.wait())
@@ -218,7 +221,10 @@ async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes
             next_request = asyncio.ensure_future(anext(iterator))
             await asyncio.wait({next_request, stop_task}, return_when=asyncio.FIRST_COMPLETED)
             if not next_request.done():
-                raise stopping_error()
+                # gRPC reports the end of the client's side a moment later.
+                await asyncio.wait({next_request}, timeout=_END_SECONDS)
+                if not (next_request.done() and isinstance(next_request.exception(), StopAsyncIteration)):
+                    raise stopping_error()
             try:
                 data = next_request.result()
             except StopAsyncIteration:

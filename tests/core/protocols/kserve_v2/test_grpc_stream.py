@@ -144,3 +144,14 @@ def test_idle_stream_does_not_delay_shutdown() -> None:
     request_queue.put(None)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_stream_that_its_client_has_ended_completes_during_shutdown() -> None:
+    gate = Gate()
+    with run_grpc_server(scripted_engine(ScriptedModel("a", gate=gate)), drain_timeout=600) as peer:
+        items = peer.stream([image_request("speaker", "t")])
+        gate.wait_for_arrival()
+        stopped = peer.stop_server()
+        gate.open()
+        assert [is_final(item) for item in items] == [False, True]
+        stopped.result(60)
