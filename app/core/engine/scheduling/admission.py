@@ -225,7 +225,9 @@ class Admission:
         if self.in_flight >= self._workers + limits.max_waiting:
             reason = self._full_message(self.in_flight)
         elif in_flight > self._workers and in_flight >= self._workers + self._max_waiting(model):
-            reason = f"The server has {in_flight} requests for {model!r} in flight and takes no more of them"
+            # A protocol may name the model in the body, which is not decoded yet.
+            kind = f"for {model!r}" if model else "that name the model in their body"
+            reason = f"The server has {in_flight} requests {kind} in flight and takes no more of them"
         elif wait is None:
             return None
         elif limits.max_queue_seconds is not None and wait > limits.max_queue_seconds:

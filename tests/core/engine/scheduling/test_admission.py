@@ -70,6 +70,14 @@ def test_one_model_cannot_fill_the_queue_of_several_models() -> None:
     assert admitted_requests(admission, "b") == 5
 
 
+@pytest.mark.parametrize(("model", "requests"), [("a", "for 'a'"), ("", "that name the model in their body")])
+def test_error_of_a_full_queue_of_a_model_says_which_requests_fill_it(model: str, requests: str) -> None:
+    admission = admission_of(max_waiting=4, multi_model=True)
+    assert admitted_requests(admission, model) == 4
+    with pytest.raises(InferenceError, match=f"The server has 4 requests {requests} in flight and takes no more"):
+        admission.acquire(request_info(), model, None)
+
+
 @pytest.mark.parametrize(
     ("model_limits", "model_limit", "expected"), [({"a": 1}, 8, 3), ({}, 8, 10), ({"a": 0}, None, 3)]
 )
