@@ -110,9 +110,9 @@ def render(response: InferenceResponse, servable: Servable, selection: OutputSel
     if RECORDS.name not in tensors and any(output.name == RECORDS.name for output in selection.outputs):
         tensors[RECORDS.name] = _records(response)
     # A task returns its labels beside its scores; a tensor model has labels only in its description.
-    labels_by_index = servable.description.labels if is_tensor_model else ()
+    labels_by_index, siblings = (servable.description.labels, {}) if is_tensor_model else ((), tensors)
     return [
-        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary_data)
+        (_classify(tensors[output.name], siblings, output, labels_by_index), output.binary_data)
         for output in selection.outputs
     ]
 
@@ -129,7 +129,7 @@ def _classify(
 
     Args:
         tensor: the scores.
-        siblings: all outputs by name; `labels` and `class_ids` with the same shape name each score.
+        siblings: the outputs of a task by name; `labels` and `class_ids` with the same shape name each score.
         requested: the number of scores.
         labels_by_index: labels used if there is one for each score of a row.
     """

@@ -8,8 +8,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app import __version__
+from tasks.inference.tensor import Datatype, TensorSpec
 from tests.support.data.chariot import IMAGE, Client, image_input
-from tests.support.servers.apps import app_with_models
+from tests.support.servers.apps import ECHO_MODELS, app_with_models
+from tests.support.servers.fake_app import build_app
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,15 @@ def test_bad_output_request_is_rejected(client: Client, extra: dict[str, Any], m
     response = client.post("/v2/models/detector/infer", json={"inputs": [image_input()], **extra})
     assert response.status_code == 400
     assert message in response.json()["error"]
+
+
+def test_outputs_of_a_tensor_model_that_are_called_labels_name_no_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [TensorSpec(name=name, datatype=Datatype.INT64, shape=(-1,)) for name in ("scores", "labels", "class_ids")]
+    monkeypatch.setitem(ECHO_MODELS, "echo-scores", specs)
+    inputs = [{"name": spec.name, "datatype": "INT64", "shape": [2], "data": [5, 7]} for spec in specs]
+    body = {"inputs": inputs, "outputs": [{"name": "scores", "parameters": {"classification": 2}}]}
+    with TestClient(app_with_models(("echo-scores",))) as client:
+        assert outputs_by_name(infer(client, "echo-scores", body)) == {"scores": ("BYTES", [2], ["7:1", "5:0"])}
 
 
 def test_classification_of_few_classes_and_of_empty_and_integer_outputs(client: Client) -> None:
