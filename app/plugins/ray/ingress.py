@@ -20,6 +20,7 @@ from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import SettingsError
 from app.plugins.ray.options import RayOptions, model_options, read_options, server_settings
+from app.plugins.ray.proxy import without_request_id
 from app.plugins.ray.remote import RemoteModel
 from app.plugins.ray.replica import model_replica
 
@@ -60,7 +61,7 @@ class Ingress:
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return self._service.app
+        return without_request_id(self._service.app)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.

@@ -21,6 +21,20 @@ def ray_proxy_middlewares() -> list[Any]:
     return [importlib.import_module("starlette.middleware").Middleware(ProxyErrors)]
 
 
+def without_request_id(app: ASGIApp) -> ASGIApp:
+    """Return `app` without its response header `x-request-id`: Ray's proxy adds its own, which has the same value."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_others(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [header for header in message["headers"] if header[0] != b"x-request-id"]
+            await send(message)
+
+        await app(scope, receive, send_others)
+
+    return wrapped
+
+
 class ProxyErrors:
     """Answer 503 for a request whose ingress replica was lost, and turn the proxy's own plain errors into JSON.
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from app.plugins.ray.proxy import ProxyErrors
+from app.plugins.ray.proxy import ProxyErrors, without_request_id
 
 
 async def lose_the_replica(scope: Scope, receive: Receive, send: Send) -> None:
@@ -15,7 +15,7 @@ async def lose_the_replica(scope: Scope, receive: Receive, send: Send) -> None:
 
 def respond(status: int, content_type: bytes, *parts: bytes) -> ASGIApp:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"content-type", content_type), (b"retry-after", b"7")]
+        headers = [(b"content-type", content_type), (b"retry-after", b"7"), (b"x-request-id", b"a")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         for part in parts:
             await send({"type": "http.response.body", "body": part, "more_body": part != parts[-1]})
@@ -53,3 +53,8 @@ def test_other_answers_pass_unchanged() -> None:
             b"{}",
             content_type.decode(),
         )
+
+
+def test_request_id_is_left_to_the_proxy() -> None:
+    answer = ask(without_request_id(respond(200, b"text/plain", b"a")))
+    assert (answer.text, answer.headers["retry-after"], "x-request-id" in answer.headers) == ("a", "7", False)

@@ -102,6 +102,7 @@ def test_shared_deployment_answers_over_every_protocol(ray: Ray) -> None:
         assert ray.infer(name) != []
     v2 = ray.client.post("/v2/models/half_plus_two/infer", json=NUMBERS)
     assert v2.json()["outputs"][0]["data"] == [2.5, 3.0]
+    assert len(v2.headers.get_list("x-request-id")) == 1
     v1 = ray.client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0, 2.0]})
     assert v1.json()["predictions"] == [2.5, 3.0]
     assert ray.client.get("/v2/health/ready").status_code == 200
