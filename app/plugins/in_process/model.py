@@ -20,6 +20,8 @@ from tasks.task import TaskType
 from tasks.tensor_inference import Tensors
 
 _DATATYPES = {datatype.dtype: datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES)}
+_PILLOW_MODES = frozenset({"1", "CMYK", "HSV", "LA", "LAB", "P", "PA", "YCbCr"})
+"""The modes of Pillow images whose numbers are not red, green and blue, nor grey."""
 
 
 class InProcessModel:
@@ -86,9 +88,9 @@ class InProcessModel:
         return [prediction for output in outputs for prediction in output.predictions]
 
 
-def _pixels(image: ArrayLike) -> NDArray[Any]:
+def _pixels(image: Any) -> NDArray[Any]:
     """Return an image as an array. Floating-point pixels become float32, a dtype that requests accept."""
-    pixels = np.asarray(image)
+    pixels = np.asarray(image.convert("RGB") if getattr(image, "mode", None) in _PILLOW_MODES else image)
     return pixels.astype(np.float32) if pixels.dtype.kind == "f" else pixels
 
 

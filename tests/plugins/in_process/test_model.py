@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.in_process.model import InProcessModel
@@ -37,6 +38,13 @@ KINDS: dict[str, Callable[[], Any]] = {
 def test_images_of_every_kind_are_read(kind: str) -> None:
     records = InProcessModel(DEMO_MODELS / "detector").ask(KINDS[kind]())
     assert len(records) == 5
+
+
+@pytest.mark.parametrize("mode", ["P", "CMYK", "YCbCr", "L", "LA", "RGBA"])
+def test_image_of_pillow_is_read_in_its_colours(mode: str) -> None:
+    image = Image.fromarray(SCENE).convert(mode)
+    model = InProcessModel(DEMO_MODELS / "detector")
+    assert model.ask(image) == model.ask(np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
