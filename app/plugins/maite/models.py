@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from app.core.settings.model import ModelError
 from app.plugins.in_process.model import InProcessModel
 from tasks.image_classification import Classification
+from tasks.inference.error import invalid
 from tasks.inference.response import Prediction
 from tasks.object_detection import Detections
 from tasks.task import TaskType
@@ -54,7 +55,10 @@ class _MaiteModel:
         self._class_indices = {label: class_index for class_index, label in reversed([*enumerate(labels)])}
 
     def _predictions(self, batch: Sequence[Any]) -> Sequence[Prediction]:
-        images = [np.ascontiguousarray(np.asarray(image).transpose(1, 2, 0)) for image in batch]
+        images = [np.asarray(image) for image in batch]
+        if (shape := next((image.shape for image in images if image.ndim != 3), None)) is not None:
+            raise invalid(f"Expected images of shape (channels, height, width), got {shape}")
+        images = [np.ascontiguousarray(image.transpose(1, 2, 0)) for image in images]
         return self._model.predict(images, **self._parameters)
 
     def _class_index(self, label: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 from app.core.settings.model import ModelError
 from app.plugins.maite.models import MaiteClassifier, MaiteDetector, as_maite
+from tasks.inference.error import InferenceError
 from tests.plugins.maite.classes import CLASSIFIER
 from tests.support.data.images import rectangle
 from tests.support.models.model_folders import write_model
@@ -88,3 +89,8 @@ def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
 def test_task_without_maite_protocol_is_rejected() -> None:
     with pytest.raises(ModelError, match="MAITE has no models of the task IMAGE_SEGMENTATION"):
         as_maite(MODELS / "segmenter")
+
+
+def test_image_without_channels_is_rejected() -> None:
+    with pytest.raises(InferenceError, match=r"Expected images of shape \(channels, height, width\), got \(48, 64\)"):
+        as_maite(MODELS / "classifier")([np.zeros((48, 64), np.uint8)])
