@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from app.core.cli.terminal import error_console, printable
 from app.core.plugins import registry
 from app.plugins.evaluation.client_protocols import PROTOCOLS as OWN_PROTOCOLS
 from app.plugins.evaluation.client_protocols import GrpcClientProtocol, HttpClientProtocol
@@ -27,6 +28,7 @@ _UNAVAILABLE = _BUSY | {401, 403, 404}
 _KINDS = {400: ErrorKind.INVALID_REQUEST, 413: ErrorKind.TOO_LARGE, 504: ErrorKind.DEADLINE_EXCEEDED}
 _MAX_RETRY_AFTER_S = 60.0
 _MAX_REASON = 300
+_reported: dict[str, object] = {}
 
 _PROTOCOLS: Sequence[HttpClientProtocol | GrpcClientProtocol] = (
     *OWN_PROTOCOLS,
@@ -70,6 +72,13 @@ def http_inference_client(
     return predict
 
 
+def report_wait(reason: str) -> None:
+    """Report, once for each reason, that a persistent client waits for a server that it cannot reach."""
+    # Several threads wait at once; only the first one finds its own object.
+    if _reported.setdefault(reason, own := object()) is own:
+        error_console().print(f"Waiting for the server, at most five minutes: {printable(reason)}")
+
+
 def _post(client: httpx.Client, url: str, request: Mapping[str, Any], *, persistent: bool) -> httpx.Response:
     for delay in (*(PERSISTENT_DELAYS_S if persistent else RETRY_DELAYS_S), None):
         try:
@@ -80,6 +89,7 @@ def _post(client: httpx.Client, url: str, request: Mapping[str, Any], *, persist
                 raise InferenceClientError(reason, ErrorKind.DEADLINE_EXCEEDED) from None
             if delay is None or not persistent:
                 raise ServerUnavailableError(reason) from None
+            report_wait(reason)
         else:
             if response.status_code not in _BUSY or delay is None:
                 return response

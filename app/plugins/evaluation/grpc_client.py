@@ -10,7 +10,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from app.core.proto import message_class
-from app.plugins.evaluation.clients import GRPC_PROTOCOLS, PERSISTENT_DELAYS_S, RETRY_DELAYS_S
+from app.plugins.evaluation.clients import GRPC_PROTOCOLS, PERSISTENT_DELAYS_S, RETRY_DELAYS_S, report_wait
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records, ServerUnavailableError
 
@@ -49,6 +49,8 @@ def open_grpc_client(
                     is_unavailable = code in (_BUSY, _DOWN, *_REFUSED)
                     error_type = ServerUnavailableError if is_unavailable else InferenceClientError
                     raise error_type(f"{code.name}: {call_error.details()}") from None
+                if code == _DOWN:
+                    report_wait(f"{address}: {code.name}")
             time.sleep(delay)
         raise AssertionError
 

@@ -137,7 +137,9 @@ def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch
     assert delays == [0.2, 7.0, 60.0, 1.6]
 
 
-def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     delays: list[float] = []
     monkeypatch.setattr("time.sleep", delays.append)
 
@@ -151,5 +153,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
         with pytest.raises(ServerUnavailableError, match="refused"):
             asker(item(), b"image")
         assert 290 < sum(delays) < 310
+        waiting = "Waiting for the server, at most five minutes: http://engine/v2/models/m-m/infer: refused\n"
+        assert capsys.readouterr().err == waiting
         with pytest.raises(InferenceClientError, match="infer: ReadTimeout"):
             asker(item(), b"image")
