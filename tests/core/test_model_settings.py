@@ -65,7 +65,7 @@ def test_unknown_setting_lists_the_known_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "known"),
     [
-        ('{"preprocessing": {"sise": 5}}', "unknown field `sise`; known are size, resize, .*channels_last$"),
+        ('{"preprocessing": {"sizes": 5}}', "unknown field `sizes`; known are size, resize, .*channels_last$"),
         ('{"preprocessing": {"resize": "fit"}}', "preprocessing.resize: .* known are crop, letterbox, .*stretch$"),
         ('{"versions": "last"}', "known are all, latest$"),
         ('{"task_type": "detection"}', "known are IMAGE_CLASSIFICATION, OBJECT_DETECTION, "),

@@ -42,7 +42,7 @@ def test_images_of_every_kind_are_read(kind: str) -> None:
 
 @pytest.mark.parametrize("mode", ["P", "CMYK", "YCbCr", "L", "LA", "RGBA"])
 def test_image_of_pillow_is_read_in_its_colours(mode: str) -> None:
-    image = Image.fromarray(SCENE).convert(mode)
+    image: Any = Image.fromarray(SCENE).convert(mode)
     model = InProcessModel(DEMO_MODELS / "detector")
     assert model.ask(image) == model.ask(np.asarray(image.convert("RGB")))
 

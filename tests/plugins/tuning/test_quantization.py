@@ -1,6 +1,7 @@
 """Quantisation writes a new version whose answers stay close, with its origin."""
 
 import hashlib
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import ArrayLike
 from onnx import numpy_helper
@@ -22,6 +22,8 @@ from app.plugins.tuning.quantization import next_version, quantize
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
+# onnx is partly typed.
+ONNX: Any = importlib.import_module("onnx")
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = sorted((ROOT / "fixtures" / "images").glob("*.jpg"))
 
@@ -112,7 +114,7 @@ def test_graph_with_weights_in_another_file_is_quantised(tmp_path: Path) -> None
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
     source = write_graph(tmp_path / "big", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
     graph = source.folder / "model.onnx"
-    onnx.save(onnx.load(graph), graph, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    ONNX.save(ONNX.load(graph), graph, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
     quantize(source, IMAGES, next_version(source))
     assert InProcessModel(source.folder).source.version == "2"
 
