@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import EvaluatedItem, infer_task, parse_records
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import read_json
@@ -209,7 +208,7 @@ def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task
     listed = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
     more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
     effect = "count as wrong" if task.returns == "classes" else "count in mAPAveragedOverIOUs only, as 0"
-    start = f"{counted(len(unknown), 'label')} that the dataset does not have were found and {effect}: {listed}{more}."
+    start = f"Found labels that the dataset does not have {effect}: {listed}{more}."
     if len(unknown) == len(counts):
         start = f"NOT ONE label that was found is one of the dataset's ({', '.join(labels[:_MAX_LISTED])}). {start}"
     return [f"{start} --label-map gives them the dataset's names."]
