@@ -36,7 +36,7 @@ def engine_of(
     workers: int = 2,
     queue_limits: QueueLimits | None = None,
 ) -> Engine:
-    """Return an engine of `sources`, of which `loaded` are ready, or all; later loads call `discover`."""
+    """Return an engine of `sources`, where `loaded` are ready, by default all; later loads call `discover`."""
     registry = Registry(sources)
     for source in sources if loaded is None else loaded:
         registry.load(source, load)
