@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from tasks.image_classification import Classification
 from tasks.inference.tensor import Datatype
 from tasks.task import TextChunk, TokenUsage
 from tasks.text.request import TextItem
-from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
-from tasks.vision.filtering import SelectionParameters
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
 ENTITIES = Entities(
@@ -23,14 +20,6 @@ ENTITIES = Entities(
 
 def generation_input(text: str, **parameters: object) -> ContinuedText:
     return ContinuedText(TextItem(text, "inputs[0].data[0]"), TextGenerationParameters(**parameters))  # type: ignore[arg-type]
-
-
-def test_text_classes_are_filtered_like_image_classes() -> None:
-    prediction = Classification(labels=["a", "b", "c"], scores=np.array([0.2, 0.5, 0.3], np.float32))
-    item = ClassifiedText(ITEM, SelectionParameters(top_k=2))
-    assert [record.label for record in TextClassification().postprocess(item, prediction).records()] == ["b", "c"]
-    best = ClassifiedText(ITEM, SelectionParameters(action="predict"))
-    assert [record.label for record in TextClassification().postprocess(best, prediction).records()] == ["b"]
 
 
 @pytest.mark.parametrize(

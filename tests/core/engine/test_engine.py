@@ -23,7 +23,6 @@ from tests.core.engine.engines import name_of, new_context, request, run_request
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until_async
-from tests.support.rejection import rejects
 from tests.support.servers.server_process import ROOT
 
 
@@ -233,13 +232,6 @@ def test_drain_waits_until_requests_are_observed_and_those_that_outlast_it_are_n
 
     run_with_engine(run, observer)
     assert len(observer.events) == 1, "observed once"
-
-
-def test_closed_engine_rejects_requests() -> None:
-    with running() as engine:
-        engine.close()
-        with rejects("stopping", kind=ErrorKind.MODEL_NOT_READY):
-            run_request(engine, request)
 
 
 class WatchableElement:

@@ -42,18 +42,6 @@ def test_large_logits_do_not_overflow(tmp_path: Path) -> None:
     assert answer.scores.tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("datatype", "scores"),
-    [(TensorProto.FLOAT, [0.2, 0.4, 0.8]), (TensorProto.FLOAT16, [0.2, 0.4, 0.8]), (TensorProto.UINT8, [51, 102, 204])],
-)
-def test_scores_keep_label_order_for_each_input_datatype(tmp_path: Path, datatype: int, scores: list[float]) -> None:
-    model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, datatype=datatype))
-    (answer,) = model([COLOUR])
-    assert answer.labels == NAMES
-    assert answer.scores == pytest.approx(scores, rel=1e-3)
-    assert answer.scores.dtype == np.float32
-
-
 @pytest.mark.parametrize(("batch", "count"), [("b", 0), ("b", 9), (1, 3), (2, 3), (3, 3), (16, 9)])
 def test_answers_keep_order_for_every_batch_size(tmp_path: Path, batch: int | str, count: int) -> None:
     model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES, shape=(batch, 3, 8, 8)))
