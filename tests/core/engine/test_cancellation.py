@@ -232,3 +232,17 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     run_with_engine(run, observer, workers=1)
     assert decoder.count == 1
     assert outcomes(observer) == [ErrorKind.MODEL_NOT_READY] * 2
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind"), [(float("nan"), ErrorKind.INVALID_REQUEST), (0, ErrorKind.DEADLINE_EXCEEDED)]
+)
+def test_invalid_or_expired_timeout_is_rejected_and_observed(timeout: float, kind: ErrorKind) -> None:
+    observer = EventRecorder()
+
+    async def run(engine: Engine) -> None:
+        with rejects(kind=kind):
+            await engine.handle(new_context(timeout=timeout), "detector", request, name_of)
+
+    run_with_engine(run, observer)
+    assert outcomes(observer) == [kind]

@@ -165,6 +165,7 @@ def test_row_of_one_number_has_one_importance(client: Client) -> None:
     ("model", "instance", "parameters", "status", "message"),
     [
         ("classifier", {"b64": "YWJj"}, {}, 400, "instances[0].b64: Expected an encoded image"),
+        ("classifier", {"b64": 5}, {}, 400, "instances[0]"),
         ("classifier", IMAGE, {"method": "lime"}, 400, "parameters.method: "),
         ("classifier", IMAGE, {"format": "jpeg"}, 400, "parameters.format: "),
         ("classifier", IMAGE, {"label": 5}, 400, "parameters.label: "),

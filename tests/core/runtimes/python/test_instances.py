@@ -187,6 +187,15 @@ def test_other_instances_answer_while_one_hangs(gate: Gate) -> None:
     assert run_job(instances) == run_job(instances)
 
 
+def test_call_that_waits_for_a_hung_instance_is_rejected(gate: Gate) -> None:
+    instances, _ = make_instances(seconds=SHORT)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(error_of_job, instances, gate.block)
+        gate.wait_started(1)
+        assert error_of_job(instances).message == HUNG
+        assert first.result(LONG).kind is ErrorKind.DEADLINE_EXCEEDED
+
+
 def test_wait_for_leased_instance_has_timeout() -> None:
     instances, _ = make_instances(seconds=SHORT)
     allow_time(instances)

@@ -232,3 +232,10 @@ def test_unusable_prompt_is_rejected_before_streaming_starts(model: Any) -> None
     items = [tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), words) for words in ("what is this", " ")]
     with pytest.raises(InferenceError, match="Expected a question"):
         model.stream(items)
+
+
+def test_closed_stream_generates_no_more_tokens(model: Any) -> None:
+    stream = model.stream([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)])
+    next(stream)
+    stream.close()
+    assert list(stream) == []
