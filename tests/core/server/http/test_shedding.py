@@ -1,9 +1,10 @@
 """Requests that an overloaded server refuses by their headers."""
 
 import json
+import socket
 import time
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.protocols.protocol import HttpProtocol
+from app.core.protocols import CHARIOT_PROTOCOLS
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.server.listen import open_listen_socket
@@ -62,15 +63,17 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("protocol", [*PROTOCOLS, *LISTENERS], ids=lambda protocol: protocol.name)
-def test_rejection_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
-    port = protocol.name if protocol.name in ("chariot-v2", "tensorflow-serving") else "chariot-v2-kserve"
+@pytest.mark.parametrize("port", [*CHARIOT_PROTOCOLS, *(listener.name for listener in LISTENERS)])
+def test_rejection_has_the_shape_of_the_protocol(port: str) -> None:
+    lean = [protocol for protocol in (*PROTOCOLS, *LISTENERS) if protocol.name == port]
+    protocols = main_port_protocols(port) if port == "chariot-v2-kserve" else lean
     with full_engine("detector") as (engine, _), serving(engine, port) as connection:
-        for path in TARGETS[protocol.name]:
-            status, headers, body = post(connection, path, x_request_id="an-id", chariot_inference_base_id="base")
-            assert (status, headers["retry-after"], headers["x-request-id"]) == (429, "1", "an-id")
-            assert headers["chariot-inference-base-id"] == "base"
-            assert body == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, FULL))
+        for protocol in protocols:
+            for path in TARGETS[protocol.name]:
+                status, headers, body = post(connection, path, x_request_id="an-id", chariot_inference_base_id="base")
+                assert (status, headers["retry-after"], headers["x-request-id"]) == (429, "1", "an-id")
+                assert headers["chariot-inference-base-id"] == "base"
+                assert body == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, FULL))
 
 
 def test_only_inferences_are_rejected() -> None:
@@ -118,24 +121,23 @@ def test_connection_is_kept_after_a_rejected_body_and_read_at_a_limited_rate() -
         assert post(connection, "/v2/repository/index")[0] == 200
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
+def test_connection_is_closed_if_the_body_is_not_worth_reading() -> None:
+    heads = [
         f"Content-Length: {MIB + 1}",
         "Content-Length: 10\r\nExpect: 100-continue",
         "Transfer-Encoding: chunked",
         "Content-Length: 0\r\nConnection: close",
-    ],
-    ids=["large", "expect", "chunked", "close"],
-)
-def test_connection_is_closed_if_the_body_is_not_worth_reading(head: str) -> None:
-    with full_engine("detector") as (engine, _), serving(engine) as connection:
-        connection.connect()
-        connection.sock.sendall(f"POST {INFER} HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n".encode())
-        received = read_until_closed(connection.sock)
-        assert b"connection: close\r\n" in received
-        assert b"100 Continue" not in received
-        assert [status for status, _ in parse_responses(received)] == [429]
+    ]
+    with full_engine("detector") as (engine, _), serving(engine) as connection, ExitStack() as stack:
+        address = (connection.host, connection.port)
+        opened = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in heads]
+        for client, head in zip(opened, heads, strict=True):
+            client.sendall(f"POST {INFER} HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n".encode())
+        for client in opened:
+            received = read_until_closed(client)
+            assert b"connection: close\r\n" in received
+            assert b"100 Continue" not in received
+            assert [status for status, _ in parse_responses(received)] == [429]
 
 
 def test_client_that_sends_all_of_a_large_body_reads_the_rejection() -> None:
