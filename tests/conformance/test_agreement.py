@@ -1,7 +1,6 @@
 """Compare V2 responses over JSON, the binary extension, and gRPC contents."""
 
 import json
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from tasks.inference.tensor import Datatype
 from tests.support.data.chariot import Client
 from tests.support.data.golden import CASES, HEADER_LENGTH, GoldenCase
+from tests.support.data.requests import pack_elements, unpack_elements
 from tests.support.servers.apps import ALL_MODELS, app_with_models, load_test_model, model_source
 from tests.support.servers.grpc_server import (
     GrpcTestClient,
@@ -59,22 +59,16 @@ Outputs = dict[str, tuple[str, list[int], list[Any]]]
 def pack_tensor(tensor: dict[str, Any]) -> bytes:
     """Return the raw bytes of a JSON input."""
     if tensor["datatype"] == "BYTES":
-        elements = [text.encode() for text in tensor["data"]]
-        return b"".join(struct.pack("<I", len(element)) + element for element in elements)
+        return pack_elements(*(text.encode() for text in tensor["data"]))
     return np.array(tensor["data"], Datatype(tensor["datatype"]).dtype).tobytes()
 
 
-def unpack_elements(datatype: str, block: bytes) -> list[Any]:
+def unpack_tensor(datatype: str, block: bytes) -> list[Any]:
     """Return the elements of raw bytes as JSON values."""
-    if datatype != "BYTES":
-        array: NDArray[Any] = np.frombuffer(block, Datatype(datatype).dtype)
-        return array.tolist()
-    found: list[str] = []
-    while block:
-        (size,) = struct.unpack_from("<I", block)
-        found.append(block[4 : 4 + size].decode())
-        block = block[4 + size :]
-    return found
+    if datatype == "BYTES":
+        return [element.decode() for element in unpack_elements(block)]
+    array: NDArray[Any] = np.frombuffer(block, Datatype(datatype).dtype)
+    return array.tolist()
 
 
 def over_json(client: Client, path: str, request: dict[str, Any]) -> Outputs:
@@ -104,7 +98,7 @@ def over_binary(client: Client, path: str, request: dict[str, Any]) -> Outputs:
         outputs[output["name"]] = (
             output["datatype"],
             output["shape"],
-            unpack_elements(output["datatype"], remaining[:size]),
+            unpack_tensor(output["datatype"], remaining[:size]),
         )
         remaining = remaining[size:]
     return outputs
@@ -130,7 +124,7 @@ def over_grpc(peer: GrpcTestClient, model: str, request: dict[str, Any], *, raw:
     outputs = Outputs()
     for index, output in enumerate(response.outputs):
         if response.raw_output_contents:
-            data = unpack_elements(output.datatype, response.raw_output_contents[index])
+            data = unpack_tensor(output.datatype, response.raw_output_contents[index])
         else:
             contents: list[Any] = list(getattr(output.contents, CONTENTS_FIELDS[output.datatype]))
             data = [value.decode() if isinstance(value, bytes) else value for value in contents]

@@ -41,7 +41,7 @@ def readiness(server: ServerProcess, client: httpx.Client, channel: grpc.Channel
 
 
 def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None:
-    with run_server(*gated.arguments, "--workers", "1", "--drain-delay", "10") as server:
+    with run_server(*gated.arguments, "--workers", "1", "--drain-delay", "6") as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)
         with (
@@ -71,7 +71,7 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
 
 
 def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None:
-    seconds = 10
+    seconds = 6
     with run_server(*gated.arguments, "--workers", "1", "--drain-timeout", str(seconds)) as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)

@@ -1,5 +1,6 @@
 """Build requests and their inputs, and run them."""
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -38,3 +39,18 @@ def predict(servable: Servable, *inputs: InputTensor, **parameters: object) -> l
     """Return the predictions for a request, of all inputs in their order."""
     outputs = servable.predict(request(*inputs, **parameters), Limits()).outputs
     return [prediction for output in outputs for prediction in output.predictions]
+
+
+def pack_elements(*elements: bytes) -> bytes:
+    """Return the block of V2 for BYTES elements: each behind its length."""
+    return b"".join(struct.pack("<I", len(element)) + element for element in elements)
+
+
+def unpack_elements(block: bytes) -> list[bytes]:
+    """Return the elements of a block of BYTES."""
+    elements: list[bytes] = []
+    while block:
+        (size,) = struct.unpack_from("<I", block)
+        elements.append(block[4 : 4 + size])
+        block = block[4 + size :]
+    return elements

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasks.inference.tensor import Datatype
 from tests.support.data.chariot import Client
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import pack_elements, unpack_elements
 from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
@@ -84,20 +85,6 @@ def split_response(response: httpx.Response) -> tuple[dict[str, Any], list[bytes
             remaining = remaining[size:]
     assert remaining == b""
     return answer, blocks
-
-
-def block_elements(block: bytes) -> list[bytes]:
-    """Return the elements of a BYTES block."""
-    result: list[bytes] = []
-    while block:
-        (size,) = struct.unpack_from("<I", block)
-        result.append(block[4 : 4 + size])
-        block = block[4 + size :]
-    return result
-
-
-def pack_elements(*texts: bytes) -> bytes:
-    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 @pytest.mark.parametrize("datatype", EXTREMES)
@@ -175,7 +162,7 @@ def test_binary_pixels_are_accepted(client: Client) -> None:
         "outputs": [{"name": "labels", "parameters": {"binary_data": True}}, {"name": "boxes"}],
     }
     answer, (block,) = split_response(post(client, "detector", body, pixels.tobytes()))
-    assert block_elements(block) == [b"red", b"blue"]
+    assert unpack_elements(block) == [b"red", b"blue"]
     assert answer["outputs"][1]["data"] == [10, 8, 30, 40] * 2
 
 
@@ -190,12 +177,12 @@ def test_json_input_may_have_binary_output(client: Client) -> None:
 def test_raw_body_can_be_one_image(client: Client) -> None:
     answer, (block,) = split_response(raw(client, "detector", encode_image(rectangle())))
     assert "id" not in answer
-    assert [detection["label"] for detection in json.loads(block_elements(block)[0])] == ["red"]
+    assert [detection["label"] for detection in json.loads(unpack_elements(block)[0])] == ["red"]
 
 
 def test_raw_body_can_be_one_tensor(client: Client) -> None:
     assert struct.unpack("<2f", split_response(raw(client, "half_plus_two", ONE_TWO))[1][0]) == (2.5, 3)
-    assert block_elements(split_response(raw(client, "greeter", "Åsa".encode()))[1][0]) == ["Hello, Åsa!".encode()]
+    assert unpack_elements(split_response(raw(client, "greeter", "Åsa".encode()))[1][0]) == ["Hello, Åsa!".encode()]
     array_bytes = struct.pack("<6h", *range(6))
     answer, blocks = split_response(raw(client, "echo-fixed", array_bytes))
     assert (answer["outputs"][0]["shape"], blocks) == ([1, 2, 3], [array_bytes])

@@ -10,6 +10,7 @@ import pytest
 
 from app import __version__
 from tasks.inference.error import ErrorKind
+from tests.support.data.requests import pack_elements
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.polling import wait_until
 from tests.support.servers.grpc_server import (
@@ -37,19 +38,15 @@ def peer(recorder: EventRecorder) -> Iterator[GrpcTestClient]:
         yield peer
 
 
-def pack(*elements: bytes) -> bytes:
-    return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
-
-
 @pytest.mark.parametrize("raw", [True, False])
 def test_bytes_that_are_not_utf8_reach_a_python_model(peer: GrpcTestClient, raw: bool) -> None:
     values = [b"data:\xff", "å".encode()]
     tensor = {"name": "input", "datatype": "BYTES", "shape": [2]}
     contents = {} if raw else {"contents": {"bytes_contents": values}}
-    blocks = [pack(*values)] if raw else []
+    blocks = [pack_elements(*values)] if raw else []
     request = message("ModelInferRequest", model_name="hexer", inputs=[tensor | contents], raw_input_contents=blocks)
     answer, expected = peer.call("ModelInfer", request), [b"bytes 646174613aff", b"str c3a5"]
-    assert list(answer.raw_output_contents) == ([pack(*expected)] if raw else [])
+    assert list(answer.raw_output_contents) == ([pack_elements(*expected)] if raw else [])
     assert list(answer.outputs[0].contents.bytes_contents) == ([] if raw else expected)
 
 

@@ -17,6 +17,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import Tensors
+from tests.support.data.requests import pack_elements
 from tests.support.rejection import rejects
 from tests.support.servers.apps import ECHO_MODELS, echo_model
 from tests.support.servers.grpc_server import message
@@ -54,8 +55,7 @@ CONTENT_FIELDS = {
 
 def raw(datatype: str, values: list[Any]) -> bytes:
     if datatype == "BYTES":
-        texts = [value if isinstance(value, bytes) else value.encode() for value in values]
-        return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+        return pack_elements(*(value if isinstance(value, bytes) else value.encode() for value in values))
     return np.array(values, Datatype(datatype).dtype).astype(Datatype(datatype).dtype.newbyteorder("<")).tobytes()
 
 

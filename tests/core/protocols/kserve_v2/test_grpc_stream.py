@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.support.data.requests import pack_elements
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.servers.grpc_server import (
     IMAGE,
@@ -99,7 +100,7 @@ def test_stream_response_form_follows_each_request(peer: GrpcTestClient) -> None
         raw = message("ModelInferRequest")
         raw.CopyFrom(request)
         raw.inputs[0].ClearField("contents")
-        data = len(IMAGE).to_bytes(4, "little") + IMAGE if request is text else np.float32(1).tobytes()
+        data = pack_elements(IMAGE) if request is text else np.float32(1).tobytes()
         raw.raw_input_contents.append(data)
         typed_items, raw_items = list(peer.stream([request])), list(peer.stream([raw]))
         assert typed_items

@@ -11,7 +11,6 @@ from app import __version__
 from tasks.inference.tensor import Datatype, TensorSpec
 from tests.support.data.chariot import IMAGE, Client, image_input
 from tests.support.servers.apps import ECHO_MODELS, app_with_models
-from tests.support.servers.fake_app import build_app
 
 
 @pytest.fixture(scope="module")
