@@ -8,6 +8,8 @@ import urllib.request
 _NAMES = ("CHARIOTEER_HTTP_PORT", "PORT", "UVICORN_PORT")
 _SECONDS = 4
 
+# The proxy that HTTP_PROXY names cannot reach a server in this container.
+os.environ["no_proxy"] = "127.0.0.1"
 port = next((os.environ[name] for name in _NAMES if name in os.environ), "8080")
 if "CHARIOTEER_TLS_CERT" not in os.environ:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=_SECONDS):

@@ -1,6 +1,10 @@
 """Check the instructions of the Containerfile; test_image.py runs what it installs."""
 
 import re
+import socket
+import subprocess
+import sys
+from contextlib import closing
 
 from app import __version__
 from app.plugins.configuration.command import environment_schema
@@ -43,6 +47,19 @@ def test_health_check_reads_all_port_variables() -> None:
     script = (ROOT / "deploy" / "healthcheck.py").read_text()
     assert tuple(re.findall(r'"([A-Z_]*PORT)"', script)) == variable_names("CHARIOTEER_HTTP_PORT")
     assert f'"{PROPERTIES["CHARIOTEER_HTTP_PORT"]["default"]}"' in script
+
+
+def test_health_check_does_not_use_a_proxy() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        variables = {"PORT": str(server.getsockname()[1]), "HTTP_PROXY": "http://127.0.0.1:1"}
+        command = [sys.executable, ROOT / "deploy" / "healthcheck.py"]
+        with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE) as check:
+            server.settimeout(10)
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            assert check.wait(10) == 0
 
 
 def test_dockerignore_allows_exactly_the_copied_paths() -> None:
