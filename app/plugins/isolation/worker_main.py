@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -62,8 +62,7 @@ def run_worker(control: socket.socket, name: str) -> None:
         with send_lock:
             send(control, message)
 
-    # The server adds the time and the level.
-    logging.basicConfig(handlers=[_ServerLogHandler(report)], format="%(message)s", level=log_level, force=True)
+    logging.basicConfig(handlers=[_ServerLogHandler(report)], level=log_level, force=True)
     outcome = _run_job(job, source)
     servable = outcome if isinstance(outcome, Servable) else None
     try:
@@ -148,8 +147,10 @@ class _ServerLogHandler(logging.handlers.QueueHandler):
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """Convert the record to built-in types, because the server lacks the types of the model's modules."""
-        prepared = super().prepare(record)
-        attributes = cast("Mapping[str, object]", vars(prepared))
+        attributes: dict[str, Any] = {**vars(record), "msg": record.getMessage(), "args": None, "exc_info": None}
+        if record.exc_info:
+            # The name of the server's own field for a traceback.
+            attributes["exception"] = logging.Formatter().formatException(record.exc_info)
         fields = {name: msgspec.to_builtins(value, str_keys=True, enc_hook=str) for name, value in attributes.items()}
         return logging.makeLogRecord(fields)
 

@@ -176,12 +176,15 @@ def test_python_model_that_reports_hung_call_is_restarted(tmp_path: Path) -> Non
         model.await_restart()
 
 
-def test_allocation_beyond_memory_limit_fails_without_crash(tmp_path: Path) -> None:
+def test_allocation_beyond_memory_limit_fails_without_crash(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with isolated(tmp_path / "m", memory_limit_bytes=512 * 1024 * 1024) as model:
         first = model.ask()
         error = model.error_of_call(ALLOCATE)
         assert (error.kind, error.message) == (ErrorKind.MODEL_FAILED, "The model failed: MemoryError")
         assert model.ask() == first
+        wait_until(lambda: "isolated model failed" in caplog.messages)
+        (failure,) = [record for record in caplog.records if record.message == "isolated model failed"]
+        assert vars(failure)["exception"].endswith("InferenceError: The model failed: MemoryError")
 
 
 def test_memory_limit_without_isolation_is_rejected(tmp_path: Path) -> None:
