@@ -71,6 +71,9 @@ class Repository:
             sources = [source for source in await run_in_daemon_thread(self._sources) if source.name == name]
             if not sources:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
+            if len({source.version for source in sources}) < len(sources):
+                message = f"Failed to load {name!r}: two models have this name and version; rename one of them"
+                raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
             ready: list[Registration] = []
             for source in sources:
                 fields = {"model": name, "version": source.version}

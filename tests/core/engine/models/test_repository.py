@@ -83,6 +83,15 @@ def test_failed_load_changes_nothing() -> None:
     assert repository.registry.find("detector") is before
 
 
+def test_load_of_two_models_with_the_same_name_and_version_is_rejected() -> None:
+    repository = repository_of(ONE, ModelSource(name="detector", version="1", folder=Path("copy")))
+    before = repository.registry.find("detector")
+    error = rejection(repository, "load", "detector")
+    assert error.kind is ErrorKind.MODEL_NOT_READY
+    assert str(error) == "Failed to load 'detector': two models have this name and version; rename one of them"
+    assert repository.registry.find("detector") is before
+
+
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_load_and_unload_of_an_unknown_name_are_not_found(action: str) -> None:
     error = rejection(repository_of(ONE), action, "missing")
