@@ -1,5 +1,6 @@
 """Open listening sockets, and raise the limit of open files that their connections need."""
 
+import errno
 import resource
 import socket
 
@@ -25,7 +26,10 @@ class ListenError(Exception):
 
 
 def open_listen_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address. Raise ListenError if the address cannot be bound."""
+    """Return a socket that listens on an address.
+
+    Raise SettingsError if the host is no address of this machine. Raise ListenError if the port cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     server_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -35,7 +39,11 @@ def open_listen_socket(host: str, port: int) -> socket.socket:
         server_socket.listen()
     except OSError as error:
         server_socket.close()
-        raise ListenError(host, port, error.strerror or str(error)) from None
+        reason = error.strerror or str(error)
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            message = f"Cannot listen on {host}: {reason}. Expected an address of this machine in --host"
+            raise SettingsError(message) from None
+        raise ListenError(host, port, reason) from None
     return server_socket
 
 

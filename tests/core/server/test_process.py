@@ -157,6 +157,14 @@ def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
             assert f"with {option}, or 0" in server.log[-1]
 
 
+def test_process_names_the_option_of_a_host_that_is_not_here() -> None:
+    with run_server("--model", str(DETECTOR), "--host", "192.0.2.1", "--insecure") as server:
+        assert server.wait() == 1
+        assert "Cannot listen on 192.0.2.1: Cannot assign requested address. Expected an address" in server.log[-1]
+        assert "--host" in server.log[-1]
+        assert "--port" not in server.log[-1]
+
+
 def test_sigterm_waits_for_requests_in_flight() -> None:
     with run_server("--model", str(DETECTOR)) as server:
         host, _, port = server.address.removeprefix("http://").partition(":")
