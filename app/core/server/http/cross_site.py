@@ -89,9 +89,12 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
     """Return the names that `Host` may have besides the loopback names; None for any.
 
     Without `--allowed-hosts`, a server on a loopback address accepts loopback names only. Elsewhere it accepts any
-    name: it cannot know its names in the network.
+    name: it cannot know its names in the network. Raise SettingsError for an entry that no `Host` can match.
     """
     host_names = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
+    for name in host_names - {"*"}:
+        if not hostname_of(name) or {"/", "*", " "} & {*name}:
+            raise SettingsError(f"--allowed-hosts: expected names such as app.example or [fd00::1], got {name!r}")
     hosts = {hostname_of(name) for name in host_names}
     if "*" in host_names or (not hosts and not is_loopback_host(settings.host)):
         return None

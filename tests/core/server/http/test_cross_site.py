@@ -9,7 +9,7 @@ from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
 from app.core.plugins import registry
 from app.core.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
-from app.core.settings.server import ModelOptions, ServerSettings
+from app.core.settings.server import ModelOptions, ServerSettings, SettingsError
 from tests.support.servers.server_process import ROOT
 from tests.support.servers.settings import settings_of_all_ports
 
@@ -131,9 +131,16 @@ def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[
     assert allowed_hosts(settings) == hosts
 
 
-def test_allowed_host_without_a_name_allows_no_malformed_host() -> None:
-    hosts = allowed_hosts(ServerSettings(allowed_hosts="::1"))
-    assert not any(is_allowed_host(host, hosts) for host in (b"", b"x@127.0.0.1", b"[::1].evil"))
+@pytest.mark.parametrize(
+    "name", ["https://a.example", "fd00::1", "*.example", "a.example/", "a.example b.example", ":80"]
+)
+def test_allowed_host_that_matches_no_header_is_rejected(name: str) -> None:
+    with pytest.raises(SettingsError, match="--allowed-hosts: expected names such as app"):
+        allowed_hosts(ServerSettings(allowed_hosts=f"good.example, {name}"))
+
+
+def test_no_malformed_host_is_allowed() -> None:
+    assert not any(is_allowed_host(host, {""}) for host in (b"", b"x@127.0.0.1", b"[::1].evil"))
 
 
 @pytest.fixture(scope="module")
