@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page
 from tests.support.data.images import encode_base64
@@ -75,6 +75,25 @@ def test_recorded_inferences_are_listed_newest_first(browser: Browser, server: s
             f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_TEXT}"
         )
         assert page.locator("main img").count() == 0
+
+
+def test_long_metadata_leaves_room_for_the_names_of_models(browser: Browser, server: str) -> None:
+    def lengthen(route: Route) -> None:
+        answer = route.fetch().json()
+        entries = [{"key": f"key{index}", "type": "int", "value": index} for index in range(300)]
+        answer["inferences"][1]["metadata"] = entries
+        route.fulfill(json=answer)
+
+    with open_page(browser, f"{server}/#models") as page:
+        page.route("**/inferences?*", lengthen)
+        page.goto(f"{server}/#recorded")
+        row = page.locator("table.recorded tbody tr").nth(1)
+        expect(row).to_contain_text("key299 = 299")
+        box, model = row.bounding_box(), row.locator(".col-model").bounding_box()
+        assert box is not None
+        assert model is not None
+        assert box["height"] < 100
+        assert model["width"] >= 90
 
 
 def test_search_by_model_label_metadata_and_place(browser: Browser, server: str) -> None:

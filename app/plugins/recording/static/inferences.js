@@ -141,6 +141,7 @@ export function extend(container, { main, tools }) {
     const openButton = button(localTime(inference.started / 1000), () => openAt(index), "link");
     const cell = (key, ...content) => make("td", { class: `col-${key}` }, ...content);
     const { content, score } = summarise(inference);
+    const metadata = inference.metadata.map(({ key, value }) => `${key} = ${valueText(value)}`).join(", ");
     return make(
       "tr",
       inference.error ? { class: "failed" } : {},
@@ -149,7 +150,7 @@ export function extend(container, { main, tools }) {
       cell("label", ...content),
       cell("score", score === null ? "–" : percent(100 * score)),
       cell("duration", milliseconds(inference.duration / 1000)),
-      cell("metadata", inference.metadata.map(({ key, value }) => `${key} = ${valueText(value)}`).join(", ")),
+      cell("metadata", make("span.truncated", metadata)),
     );
   }
 
