@@ -184,22 +184,13 @@ def test_quantiles_are_within_the_relative_error(latencies: list[int]) -> None:
     assert np.all(np.abs(estimated - exact) <= exact * (RELATIVE_ERROR + 1e-9))
 
 
-@given(LATENCIES, LATENCIES)
-def test_counts_of_two_lists_add_up_to_those_of_both(first: list[int], second: list[int]) -> None:
-    assert (counts_of(first) + counts_of(second)).tolist() == counts_of(first + second).tolist()
-
-
-@given(st.integers(0, 10**13), st.integers(0, 10**13))
-def test_bucket_never_decreases_with_the_latency(one: int, other: int) -> None:
-    lower, higher = sorted((one, other))
-    assert 0 <= bucket_of(lower) <= bucket_of(higher) < BUCKETS
-
-
 @pytest.mark.parametrize(
     ("latency", "expected"), [(0, 10_000), (1, 10_000), (10_000, 10_000), (10**12, 10**12), (10**15, 10**12)]
 )
 def test_latencies_out_of_range_are_in_the_first_or_last_bucket(latency: int, expected: float) -> None:
-    (quantile,) = quantiles(counts_of([latency]), [0.5])
+    counts = counts_of([latency])
+    assert len(counts) == BUCKETS
+    (quantile,) = quantiles(counts, [0.5])
     assert quantile == pytest.approx(expected, rel=2 * RELATIVE_ERROR)
 
 
