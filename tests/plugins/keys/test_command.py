@@ -13,7 +13,7 @@ import pytest
 from app.core.server.auth.api_keys import ApiKey, ApiKeys, load_keys
 from app.core.settings.server import SettingsError
 from app.plugins.keys.command import add, list_keys, remove
-from app.plugins.keys.key_file import add_key, new_key, remove_key
+from app.plugins.keys.key_file import add_key, remove_key
 
 
 @pytest.fixture
@@ -21,13 +21,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def test_added_key_is_printed_once_and_accepted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_added_key_is_printed_once_and_its_digest_is_in_a_private_file(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     add("camera", file=file, permissions=" infer, read,", requests_per_second=5, burst=9, days=30)
     out, err = capsys.readouterr()
     assert re.fullmatch(r"charioteer_[\w-]{43}\n", out)
     key = out.strip()
     assert err == "This is shown once. camera sends it as Authorization: Bearer <key>, or as X-API-Key\n"
     assert key not in file.read_text()
+    assert mode_of(file) == 0o600
+    assert [*file.parent.iterdir()] == [file]
     identity = ApiKeys(load_keys(file)).identify(key)
     assert (identity.name, identity.permissions) == ("camera", {"infer", "read"})
     (entry,) = load_keys(file)
@@ -79,8 +83,8 @@ def test_invalid_key_arguments_are_rejected(
     assert not file.exists()
 
 
-def add_named(path: Path, name: str, key: str = "") -> None:
-    add_key(path, key or f"key of {name}", ApiKey(name=name, sha256="0" * 64, permissions=("infer",)))
+def add_named(path: Path, name: str) -> None:
+    add_key(path, f"key of {name}", ApiKey(name=name, sha256="0" * 64, permissions=("infer",)))
 
 
 def names(path: Path) -> list[str]:
@@ -91,20 +95,10 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_added_key_is_stored_as_a_digest_in_a_private_file(file: Path) -> None:
-    key = new_key()
-    add_named(file, "camera", key)
-    add_named(file, "screen")
-    assert key not in file.read_text()
-    assert ApiKeys(load_keys(file)).identify(key).name == "camera"
-    assert names(file) == ["camera", "screen"]
-    assert mode_of(file) == 0o600
-    assert [*file.parent.iterdir()] == [file]
-
-
 def test_key_is_removed_by_its_name(file: Path) -> None:
     for name in ("camera", "screen"):
         add_named(file, name)
+    assert names(file) == ["camera", "screen"]
     remove_key(file, "camera")
     assert names(file) == ["screen"]
     with pytest.raises(SettingsError, match=r"has no key called camera; it has screen$"):
