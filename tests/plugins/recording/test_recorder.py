@@ -17,7 +17,7 @@ from app.plugins.recording.recorder import Recorder, is_sampled, random_sample
 from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
 from app.plugins.recording.retention import Retention
 from app.plugins.recording.row_converter import Redaction, RowConverter
-from app.plugins.recording.stores.store import StoreError, StoreFault
+from app.plugins.recording.stores.store import StoreFault
 from app.plugins.recording.writer import Writer
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.plugins.recording.memory_store import MemoryStore
@@ -214,11 +214,6 @@ def test_close_waits_for_unreachable_store_only_until_timeout(
         recording.recorder.close(0.1)
     assert recording.metric("dropped_total", reason="stopping") == 5
     assert "requests were not recorded before the end" in caplog.messages
-
-
-def test_start_fails_when_store_is_unreachable(start: Callable[..., Recording]) -> None:
-    with pytest.raises(StoreError, match="as configured"):
-        start(StoreFault.UNREACHABLE)
 
 
 def test_unwritable_image_folder_fails_recording(start: Callable[..., Recording], tmp_path: Path) -> None:
