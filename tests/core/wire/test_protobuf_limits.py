@@ -75,9 +75,11 @@ def test_packed_numbers_are_counted_as_elements(field: int, encoded_number: byte
 def test_numbers_that_are_missing_are_left_to_the_parser() -> None:
     numbers = length_delimited(6, b"\0" * 4 * 9)
     cut = length_delimited(INPUTS, length_delimited(CONTENTS, numbers[:-4]))
-    assert error_for(cut) == ""
-    with pytest.raises(DecodeError):
-        Request.FromString(cut)
+    # A number without an end, and one of more than 64 bits.
+    for data in (cut, b"\x80", b"\x08" + b"\xff" * 11):
+        assert error_for(data) == ""
+        with pytest.raises(DecodeError):
+            Request.FromString(data)
 
 
 @given(st.binary(max_size=400))
