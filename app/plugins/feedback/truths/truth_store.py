@@ -110,7 +110,17 @@ class TruthStore:
         outcomes: list[Outcome] = []
         writes: list[tuple[str, Truth | None]] = []
         now = _now()
-        for label, found in zip(labels, find_inferences(self._reader(), labels), strict=True):
+        matches = find_inferences(self._reader(), labels)
+        if spread:
+            # The records of one inference, as in an export, are right for all inferences of its image.
+            by_digest = [
+                msgspec.structs.replace(label, id=None, digest=found[0].image.digest)
+                if label.records and not label.request_id and len(found) == 1 and found[0].image
+                else label
+                for label, found in zip(labels, matches, strict=True)
+            ]
+            matches = find_inferences(self._reader(), by_digest)
+        for label, found in zip(labels, matches, strict=True):
             ids = [inference.id for inference in found]
             of_one_image = len({inference.image.digest if inference.image else None for inference in found}) == 1
             if not found:

@@ -109,6 +109,14 @@ def test_line_with_a_zero_character_does_not_affect_others(truths: TruthStore) -
     assert "file_name: Expected text without zero characters" in outcomes[2].error
 
 
+def test_spread_label_with_the_id_of_one_inference_reaches_all_of_its_image(truths: TruthStore) -> None:
+    line = b'{"id": "again-0-0", "records": [{"label": "car", "xmin": 10, "ymin": 10, "xmax": 30, "ymax": 30}]}'
+    (outcome,) = add_lines(truths, line, "", spread=True).results
+    assert set(outcome.ids) == {"again-0-0", "twice-0-0"}
+    (verdict,) = add_lines(truths, b'{"id": "again-0-0", "verdict": "wrong"}', "", spread=True).results
+    assert verdict.ids == ["again-0-0"]
+
+
 def test_digest_in_capitals_finds_its_inference(truths: TruthStore) -> None:
     line = b'{"digest": "%s", "verdict": "right"}' % (b"D" * 64)
     assert add_lines(truths, line, "", spread=True).results[0].result == "matched"
