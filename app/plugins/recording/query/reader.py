@@ -88,7 +88,8 @@ class RecordingReader:
 
     def __init__(self, dsn: StoreDsn, images: Path | None = None, seconds: float | None = None) -> None:
         if dsn.dialect == "sqlite" and not dsn.file.is_file():
-            message = f"There are no recordings at {dsn.display_name}: there is no such file"
+            reason = "it is a folder" if dsn.file.is_dir() else "there is no such file"
+            message = f"There are no recordings at {dsn.display_name}: {reason}"
             raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
         self._runner = QueryRunner(dsn, seconds)
         self._images = images

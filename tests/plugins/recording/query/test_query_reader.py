@@ -136,3 +136,8 @@ def test_unreachable_database_error_hides_the_password() -> None:
         reader.page(InferenceQuery(), 1)
     assert raised.value.kind is ErrorKind.MODEL_NOT_READY
     assert "secret" not in raised.value.message
+
+
+def test_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(InferenceError, match="it is a folder"):
+        RecordingReader(parse_dsn(str(tmp_path)))
