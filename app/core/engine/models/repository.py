@@ -48,16 +48,18 @@ class Repository:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._pending_changes: dict[str, asyncio.Task[None]] = {}
         self._fingerprints: dict[str, object] | None = None
+        # By model: the version that failed in the last load, and the reason.
+        self._failures: dict[str, tuple[str, str]] = {}
 
     async def index(self) -> Sequence[Registration]:
         """Return every version of every model, including those on disk that were never loaded."""
         known = list(self.registry.registrations)
         known_versions = {(registration.source.name, registration.source.version) for registration in known}
-        known += [
-            Registration(source=source, state=ModelState.UNAVAILABLE, reason="not loaded", enabled=False)
-            for source in await run_in_daemon_thread(self._sources)
-            if (source.name, source.version) not in known_versions
-        ]
+        for source in await run_in_daemon_thread(self._sources):
+            if (source.name, source.version) not in known_versions:
+                failed_version, failure = self._failures.get(source.name, ("", ""))
+                reason = failure if source.version == failed_version else "not loaded"
+                known.append(Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, enabled=False))
         return known
 
     async def load(self, name: str) -> None:
@@ -68,6 +70,7 @@ class Repository:
         takes too long.
         """
         async with self._locked(name):
+            self._failures.pop(name, None)
             sources = [source for source in await run_in_daemon_thread(self._sources) if source.name == name]
             if not sources:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
@@ -82,6 +85,7 @@ class Repository:
                 except ModelError as error:
                     _logger.error("model failed to load", extra={**fields, "reason": str(error)})
                     reason = redact_paths(str(error), source)
+                    self._failures[name] = source.version, reason
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {reason}") from None
                 ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
             self.registry.replace(name, ready)

@@ -81,6 +81,10 @@ def test_failed_load_changes_nothing() -> None:
     assert error.kind is ErrorKind.MODEL_NOT_READY
     assert str(error) == "Failed to load 'detector': cut short"
     assert repository.registry.find("detector") is before
+    assert states(asyncio.run(repository.index())) == [
+        ("detector", "1", ModelState.READY, ""),
+        ("detector", "2", ModelState.UNAVAILABLE, "cut short"),
+    ]
 
 
 def test_load_of_two_models_with_the_same_name_and_version_is_rejected() -> None:
