@@ -85,7 +85,8 @@ def main() -> None:
         sys.stderr.write(f"charioteer: {_sentence(error)}\n")
         if isinstance(error, UnknownCommandError | UnknownOptionError):
             _print_advice(sys.argv[1:])
-        sys.exit(1)
+        # With 1, a mistyped option would look like a failed check, or like drift.
+        sys.exit(2)
     except EXPECTED_ERRORS as error:
         sys.exit(f"charioteer: {error}")
 

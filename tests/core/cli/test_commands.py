@@ -55,7 +55,7 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
 )
 def test_invalid_command_line_is_an_error_in_one_line(words: str, message: str) -> None:
     completed = charioteer(*words.split())
-    assert (completed.returncode, completed.stderr.partition("\n")[0]) == (1, f"charioteer: {message}")
+    assert (completed.returncode, completed.stderr.partition("\n")[0]) == (2, f"charioteer: {message}")
 
 
 def test_predict_says_that_nothing_was_found() -> None:

@@ -34,7 +34,7 @@ def test_installed_plugin_is_listed_but_not_loaded() -> None:
 
 def test_unknown_command_names_the_plugins_that_are_not_enabled() -> None:
     completed = charioteer("acme-greet")
-    assert completed.returncode == 1
+    assert completed.returncode == 2
     assert "Installed, but not enabled: acme. --plugins acme enables it" in completed.stderr
 
 
