@@ -50,12 +50,17 @@ def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field:
             "--model-repository FOLDER",
         ),
         ("serve --port 1 --port 2", "--port is given more than once; give it once"),
-        ("serve x --demo", "Use one of PATH, --model, --model-repository and --demo"),
     ],
 )
 def test_invalid_command_line_is_an_error_in_one_line(words: str, message: str) -> None:
     completed = charioteer(*words.split())
     assert (completed.returncode, completed.stderr.partition("\n")[0]) == (2, f"charioteer: {message}")
+
+
+def test_contradicting_options_are_an_error_in_one_line() -> None:
+    completed = charioteer("serve", "x", "--demo")
+    message = "charioteer: Use one of PATH, --model, --model-repository and --demo\n"
+    assert (completed.returncode, completed.stderr) == (1, message)
 
 
 def test_predict_says_that_nothing_was_found() -> None:

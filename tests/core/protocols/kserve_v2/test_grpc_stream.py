@@ -150,7 +150,7 @@ def test_idle_stream_does_not_delay_shutdown() -> None:
 def test_stream_that_its_client_has_ended_completes_during_shutdown() -> None:
     gate = Gate()
     with run_grpc_server(scripted_engine(ScriptedModel("a", gate=gate)), drain_timeout=600) as peer:
-        items = peer.stream([image_request("speaker", "t")])
+        items = peer.stream([image_request("speaker", id="t")])
         gate.wait_for_arrival()
         stopped = peer.stop_server()
         gate.open()

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,10 @@ def graph(folder: Path, node: str, element: int, shape: list[int | str], metadat
 
 
 def answered(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the answered by name."""
+    """Return the arrays of the answer by name."""
     (prediction,) = predict(servable, *inputs)
-    return {tensor.name: tensor.data for tensor in type(prediction).stack([prediction])}
+    tensors: Sequence[Any] = type(prediction).stack([prediction])
+    return {tensor.name: tensor.data for tensor in tensors}
 
 
 @pytest.mark.parametrize("datatype", Datatype)
