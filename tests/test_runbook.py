@@ -48,6 +48,8 @@ _INDIRECT_EVENTS = {
 }
 """Events that are not literals where they are logged, by file."""
 
+_EVENTS_OF_LIBRARIES = {"Cancel ... running task(s), timeout graceful shutdown exceeded"}
+
 
 @cache
 def trees() -> dict[str, ast.Module]:
@@ -131,6 +133,16 @@ def test_runbook_has_every_log_event() -> None:
     for file, listed in _INDIRECT_EVENTS.items():
         source = (ROOT / file).read_text()
         assert [event for event in listed if event not in source] == [], file
+
+
+def test_runbook_has_no_unknown_log_event() -> None:
+    constants = (node.value for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    texts = "\n".join(value for value in constants if isinstance(value, str))
+    rows = re.findall(r"^\| (`.*?) \|", RUNBOOK.split("## Log events")[1], re.MULTILINE)
+    named = [event for row in rows for event in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 50
+    parts = {event: re.split(r"\.\.\.|MODEL", event) for event in named if event not in _EVENTS_OF_LIBRARIES}
+    assert [event for event, pieces in parts.items() if not all(piece.strip(" :") in texts for piece in pieces)] == []
 
 
 def test_alerts_name_only_log_events_of_the_table() -> None:
