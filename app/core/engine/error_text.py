@@ -13,6 +13,9 @@ _ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
 _HARMLESS = "\n\xa0\u200c\u200d"
 """Line ends, spaces and joiners, which are not printable for `str.isprintable`."""
 
+_MAX_CHARACTERS = 4096
+"""Characters of an exception's message that clients get: a model may put whole arrays into it."""
+
 
 def printable_text(value: object) -> str:
     """Return the text of a value for a terminal, with control characters as visible escapes."""
@@ -37,11 +40,12 @@ def redact_paths(reason: str, source: ModelSource) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the message of an exception, or its type if the message is empty, as for `MemoryError`."""
+    """Return the start of the message of an exception, or its type if that is empty, as for `MemoryError`."""
     try:
-        return str(error) or type(error).__name__
+        text = str(error) or type(error).__name__
     except Exception:  # noqa: BLE001  a model's own `__str__` may fail too
         return type(error).__name__
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."
 
 
 def is_ctrl_c(error: BaseException) -> bool:

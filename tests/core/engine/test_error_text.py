@@ -58,3 +58,7 @@ def test_exception_without_message_is_shown_as_its_class() -> None:
     assert error_text(ValueError("five")) == "five"
     assert error_text(MemoryError()) == "MemoryError"
     assert error_text(_UnprintableError()) == "_UnprintableError"
+
+
+def test_long_message_is_cut() -> None:
+    assert error_text(ValueError("x" * 10_000)) == "x" * 4096 + " ..."
