@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,7 @@ def graph(folder: Path, node: str, element: int, shape: list[int | str], metadat
 def answered(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
     """Return the arrays of the answer by name."""
     (prediction,) = predict(servable, *inputs)
-    tensors: Sequence[Any] = type(prediction).stack([prediction])
-    return {tensor.name: tensor.data for tensor in tensors}
+    return {tensor.name: tensor.data for tensor in prediction.stack([prediction])}
 
 
 @pytest.mark.parametrize("datatype", Datatype)
