@@ -87,7 +87,8 @@ def _post(client: httpx.Client, url: str, request: Mapping[str, Any], *, persist
             reason = f"{httpx.URL(url).copy_with(userinfo=b'')}: {str(error) or type(error).__name__}"
             if isinstance(error, httpx.TimeoutException):
                 raise InferenceClientError(reason, ErrorKind.DEADLINE_EXCEEDED) from None
-            if delay is None or not persistent:
+            # A run that has ended closes the client under requests in flight.
+            if delay is None or not persistent or client.is_closed:
                 raise ServerUnavailableError(reason) from None
             report_wait(reason)
         else:
