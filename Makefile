@@ -29,9 +29,9 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
-# The tests start processes and wait for them: four workers keep two cores busy.
+# The tests start processes and wait for them: three workers keep two cores busy, and four slow Ray down.
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m slow
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m slow
 
 test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
 	@$(BIN)/python -m tests.support.removal

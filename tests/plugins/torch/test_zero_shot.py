@@ -147,5 +147,5 @@ def test_predict_and_explain_take_candidate_labels(
 
 
 def test_predict_without_candidate_labels_names_them(folder_of: FolderOf) -> None:
-    with pytest.raises(InferenceError, match="candidate_labels"):
+    with pytest.raises(InferenceError, match="--candidate-labels"):
         predict(DEMO_IMAGES / "scene.jpg", options=ModelOptions(model=folder_of("clip")))
