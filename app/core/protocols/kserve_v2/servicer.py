@@ -47,9 +47,10 @@ from tasks.inference.response import InferenceResponse
 
 _NAME = "kserve-v2-grpc"
 _STATUS_KEY = "triton_grpc_error"
+"""Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
+
 _END_SECONDS = 0.2
 """How long a stopping server waits for the end of a client's side of a stream."""
-"""Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
 
 class _Inferences:
