@@ -15,7 +15,7 @@ _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes that the body of a request may always have, even when all bodies together have too many."""
 
 
-def too_large(max_bytes: object) -> str:
+def body_too_large(max_bytes: int) -> str:
     """Return the error for a body of more than `max_bytes`."""
     return f"Expected a body of at most {max_bytes:,} bytes (--max-request-bytes), got more"
 
@@ -113,7 +113,7 @@ class Body:
             self.size += part
             bodies.size += part
             if self.size > bodies.max_body_bytes:
-                raise BodyError(413, too_large(bodies.max_body_bytes))
+                raise BodyError(413, body_too_large(bodies.max_body_bytes))
             if bodies.size > bodies.max_bytes and self.size > _MIN_BUFFERED_BYTES:
                 raise BodyError(503, "The server has reached its limit of request bytes in memory")
         return message
@@ -125,7 +125,7 @@ class Body:
         leaves.
         """
         if length is not None and length > self._bodies.max_body_bytes:
-            raise BodyError(413, too_large(self._bodies.max_body_bytes))
+            raise BodyError(413, body_too_large(self._bodies.max_body_bytes))
         parts: list[bytes] = []
         while not self.is_complete:
             message = await self.receive()

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, MutableMapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar import Request, Response
@@ -13,7 +13,7 @@ from litestar.types import HTTPScope
 
 from app.core.protocols.protocol import HttpProtocol
 from app.core.protocols.status import http_status
-from app.core.server.http.bodies import too_large
+from app.core.server.http.bodies import body_too_large
 from app.core.server.http.route_table import RouteTable
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -86,5 +86,5 @@ def _message(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, MethodNotAllowedException):
         return f"{request.method} is not served at {path}"
     if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return too_large(request.app.request_max_body_size)
+        return body_too_large(cast("int", request.app.request_max_body_size))
     return error.detail or type(error).__name__

@@ -61,7 +61,8 @@ def read_line(line: bytes) -> Label:
     if len(line) > MAX_BYTES:
         raise too_large(MAX_BYTES, "bytes in a truth", len(line), "")
     answer = read_json(line, LabelLine, subject="line")
-    found = {"id": answer.id, "request_id": answer.request_id, "digest": answer.digest}
+    digest = answer.digest and answer.digest.lower()
+    found = {"id": answer.id, "request_id": answer.request_id, "digest": digest}
     found = {field: value and indexed_text(value, field) for field, value in found.items()}
     name = answer.metadata.get("file_name")
     found["name"] = name and indexed_text(name, "metadata.file_name")

@@ -68,7 +68,8 @@ def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[Q
     filters += _label_filters(query.label, query.min_score, query.max_score)
     for name, column in (_EQUAL | _EQUAL_WITHOUT_INDEX).items():
         if (value := getattr(query, name)) is not None:
-            equal = inferences.c[column] == indexed_text(value, name.replace("_", "-"))
+            text = indexed_text(value, name.replace("_", "-"))
+            equal = inferences.c[column] == (text.lower() if name == "digest" else text)
             filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
     if query.error is not None:
         filters.append(_error_filter(query.error))
@@ -215,13 +216,10 @@ def unquote(text: str) -> str | float:
 
 
 def indexed_text(text: str, name: str) -> str:
-    r"""Return the indexed part of `text`, of a digest in lower case.
-
-    Raise INVALID_REQUEST for ``\0`` and halves of surrogate pairs, which no store holds.
-    """
+    r"""Return the indexed part of `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
     if len(text) > _MAX_CHARACTERS:
         raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         got = quote_value(text)
         raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {got}", name)
-    return text.lower() if name == "digest" else text[:INDEXED_CHARACTERS]
+    return text[:INDEXED_CHARACTERS]
