@@ -182,7 +182,6 @@ def _failing_stream(probe: Probe) -> None:
 
 
 _PAGE = "GRPS, interface page"
-_PROTO = "GRPS, grps.proto"
 _BOTH = "GRPS's Python and C++ servers"
 _PYTHON = "GRPS's Python server; the C++ server does not"
 _HTTP_PREDICTS, _GRPC_PREDICTS = ("GRPS-S05",), ("GRPSG-S05",)
