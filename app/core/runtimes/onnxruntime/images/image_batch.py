@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.images.preprocessing import Interpolation, Preprocessing
-from app.core.runtimes.onnxruntime.images.resampling import resample
+from app.core.runtimes.onnxruntime.images.resampling import Window, resample
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
 _MAX_ASPECT = 4
 """Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
-_MAX_CROPPED_RATIO = 16
-"""Maximum ratio of resized to kept pixels for which all are resized: of a thin strip, very little is kept."""
 
 _OPENCV: dict[Interpolation, int] = {
     "nearest": cv2.INTER_NEAREST,
@@ -30,9 +28,6 @@ _OPENCV: dict[Interpolation, int] = {
     "lanczos": cv2.INTER_LANCZOS4,
     "area": cv2.INTER_AREA,
 }
-
-Window = tuple[int, int, int, int]
-"""Left, top, right and bottom of the kept part of a resized image, pixels."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,22 +233,13 @@ class ImageBatcher:
 
         Bytes (rows, columns, 3) stay bytes. Grey values (rows, columns) stay float32 in 0..255.
         """
-        left, top, right, bottom = window
-        height, width = size
         options = self._preprocessing
-        if options.antialias and pixels.shape[:2] != size:
-            # Rounding of the corners of a box would move the sharp edges of "area" to other pixels.
-            sharp = options.interpolation == "area"
-            if sharp and height * width <= _MAX_CROPPED_RATIO * (bottom - top) * (right - left):
-                return resample(pixels, size, options.interpolation)[top:bottom, left:right]
-            # Compute only the kept part. The filters still read the pixels around it. A few bytes differ by 1.
-            rows, columns = pixels.shape[:2]
-            across, down = columns / width, rows / height
-            box = (left * across, top * down, min(right * across, columns), min(bottom * down, rows))
-            return resample(pixels, (bottom - top, right - left), options.interpolation, box)
+        if options.antialias:
+            return resample(pixels, size, options.interpolation, window)
+        left, top, right, bottom = window
         resized: NDArray[Any] = pixels
         if pixels.shape[:2] != size:
-            resized = cv2.resize(pixels, (width, height), interpolation=_OPENCV[options.interpolation])
+            resized = cv2.resize(pixels, size[::-1], interpolation=_OPENCV[options.interpolation])
         return np.asarray(resized[top:bottom, left:right])
 
 

@@ -9,7 +9,7 @@ package is not installed, with filters that have hard edges, and for the few siz
 import math
 from functools import lru_cache
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Interpolation
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom of a part of an image, pixels."""
+Window = tuple[int, int, int, int]
+"""Left, top, right and bottom of the kept part of a resized image, pixels."""
 
-_FILTERS: dict[Interpolation, tuple[str, int]] = {
+_CRATE_FILTERS: dict[Interpolation, tuple[str, int]] = {
     "bilinear": ("bilinear", 1),
     "bicubic": ("catmull_rom", 2),
     "lanczos": ("lanczos3", 3),
@@ -30,6 +30,9 @@ _FILTERS: dict[Interpolation, tuple[str, int]] = {
 With "nearest" and "area", rounded weights or positions would select other pixels.
 """
 
+_MAX_CROPPED_RATIO = 16
+"""Maximum ratio of resized to kept pixels for which all are resized: of a thin strip, very little is kept."""
+
 _NOISE_ROWS = 16
 _MAX_SHARE = 0.01
 """Share of the bytes of noise that may differ from Pillow's by 1."""
@@ -37,62 +40,81 @@ _MAX_SHARE = 0.01
 _thread = local()
 
 
+class _Side(NamedTuple):
+    """How one side of an image is resized: its `length` becomes `target`, whose pixels `first` to `last` are kept."""
+
+    length: int
+    target: int
+    first: int
+    last: int
+
+    @property
+    def kept(self) -> int:
+        return self.last - self.first
+
+    @property
+    def start(self) -> float:
+        """Where the kept part begins in the image, pixels."""
+        return self.first * self.length / self.target
+
+    @property
+    def stop(self) -> float:
+        return min(self.last * self.length / self.target, self.length)
+
+
 def resample(
-    pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, box: Box | None = None
+    pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, window: Window | None = None
 ) -> NDArray[Any]:
-    """Resize an image, or the part in `box`, to a (height, width) as Pillow does.
+    """Resize an image to a (height, width) as Pillow does, and return the part in the window.
 
-    Pixels are bytes (rows, columns, 3), or float32 (rows, columns). Filters also read the pixels around the box.
+    Pixels are bytes (rows, columns, 3), or float32 (rows, columns). The filters also read the pixels around the part.
     """
-    rows, columns = pixels.shape[:2]
-    if box is None and (rows, columns) == size:
-        return pixels
-    left, top, right, bottom = box or (0, 0, columns, rows)
-    if interpolation not in _FILTERS or _package() is None:
-        return with_pillow(pixels, size, interpolation, box)
+    (rows, columns), (height, width) = pixels.shape[:2], size
+    left, top, right, bottom = window or (0, 0, width, height)
+    if (rows, columns) == size:
+        return pixels[top:bottom, left:right] if window else pixels
+    across, down = _Side(columns, width, left, right), _Side(rows, height, top, bottom)
+    if interpolation not in _CRATE_FILTERS or _package() is None:
+        return _by_pillow(pixels, interpolation, across, down)
     if pixels.ndim == 3:
-        across = _rounded_share(interpolation, columns, left, right, size[1])
-        if across + _rounded_share(interpolation, rows, top, bottom, size[0]) > _MAX_SHARE:
-            return with_pillow(pixels, size, interpolation, box)
-    return _convolve(pixels, size, interpolation, (left, top, right, bottom))
+        share = _rounded_share(interpolation, across) + _rounded_share(interpolation, down)
+        if share > _MAX_SHARE:
+            return _by_pillow(pixels, interpolation, across, down)
+    return _by_crate(pixels, interpolation, across, down)
 
 
-def with_pillow(
-    pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, box: Box | None = None
-) -> NDArray[Any]:
-    """Do the same as `resample` by Pillow."""
+def _by_pillow(pixels: NDArray[Any], interpolation: Interpolation, across: _Side, down: _Side) -> NDArray[Any]:
     import PIL.Image
 
-    image, (height, width) = PIL.Image.fromarray(pixels), size
-    return np.asarray(image.resize((width, height), PIL.Image.Resampling(PILLOW_FILTERS[interpolation]), box))
+    image, method = PIL.Image.fromarray(pixels), PIL.Image.Resampling(PILLOW_FILTERS[interpolation])
+    if across.target * down.target <= _MAX_CROPPED_RATIO * across.kept * down.kept:
+        whole = np.asarray(image.resize((across.target, down.target), method))
+        return whole[down.first : down.last, across.first : across.last]
+    # Corners between pixels are rounded, which moves the edges of "nearest" and "area" and the ties of other filters.
+    box = (across.start, down.start, across.stop, down.stop)
+    return np.asarray(image.resize((across.kept, down.kept), method, box))
 
 
-def _convolve(pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, box: Box) -> NDArray[Any]:
+def _by_crate(pixels: NDArray[Any], interpolation: Interpolation, across: _Side, down: _Side) -> NDArray[Any]:
     import PIL.Image
 
-    package, (height, width), (rows, columns) = _package(), size, pixels.shape[:2]
-    # Pillow computes with a box of 32-bit floats.
-    edges = np.array(box, np.float32)
-    left, top, _, bottom = edges.tolist()
-    box_width, box_height = (edges[2:] - edges[:2]).tolist()
-    name, support = _FILTERS[interpolation]
+    name, support = _CRATE_FILTERS[interpolation]
     # Only the rows that the filter reads are copied.
-    margin = math.ceil(support * max(1, box_height / height)) + 1
-    first, last = max(0, math.floor(top) - margin), min(rows, math.ceil(bottom) + margin)
-    top, part_rows = top - first, last - first
-    box_width, box_height = min(box_width, columns - left), min(box_height, part_rows - top)
+    margin = math.ceil(support * max(1, down.length / down.target)) + 1
+    first, last = max(0, math.floor(down.start) - margin), min(down.length, math.ceil(down.stop) + margin)
+    top, width, height = down.start - first, across.stop - across.start, down.stop - down.start
     source = _as_pillow(pixels[first:last])
-    resized = PIL.Image.new(source.mode, (width, height), None)
+    resized = PIL.Image.new(source.mode, (across.kept, down.kept), None)
     # Each thread has its own: they would wait for a shared one.
     if (resizer := getattr(_thread, "resizer", None)) is None:
-        resizer = _thread.resizer = package.Resizer()
-    if rows > height and rows - height > 2 * (columns - width):
-        # The order of the passes changes how bytes are rounded. Here Pillow 13 resizes columns first, as the crate.
-        resizer.resize_pil(source, resized, _options(name, left, top, box_width, box_height))
+        resizer = _thread.resizer = _package().Resizer()
+    # The order of the passes changes how bytes are rounded. This is the order in which Pillow 13 resizes all pixels.
+    if down.length > down.target and down.length - down.target > 2 * (across.length - across.target):
+        resizer.resize_pil(source, resized, _options(name, across.start, top, width, height))
     else:
-        across = PIL.Image.new(source.mode, (width, part_rows), None)
-        resizer.resize_pil(source, across, _options(name, left, 0, box_width, part_rows))
-        resizer.resize_pil(across, resized, _options(name, 0, top, width, box_height))
+        wide = PIL.Image.new(source.mode, (across.kept, last - first), None)
+        resizer.resize_pil(source, wide, _options(name, across.start, 0, width, last - first))
+        resizer.resize_pil(wide, resized, _options(name, 0, top, across.kept, height))
     found = np.asarray(resized)
     return np.asarray(cv2.cvtColor(found, cv2.COLOR_RGBA2RGB)) if pixels.ndim == 3 else found
 
@@ -111,15 +133,15 @@ def _as_pillow(pixels: NDArray[Any]) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _rounded_share(interpolation: Interpolation, length: int, start: float, stop: float, target: int) -> float:
+def _rounded_share(interpolation: Interpolation, side: _Side) -> float:
     """Return the share of bytes that differ from Pillow's after one side is resized.
 
     With some ratios, such as 5 to 4, many values lie halfway between two bytes, and rounded weights decide. The share
     is measured for each size, on a few rows of noise.
     """
-    noise: NDArray[Any] = np.random.default_rng(0).integers(0, 256, (_NOISE_ROWS, length, 3), np.uint8)
-    size, box = (_NOISE_ROWS, target), (start, 0, stop, _NOISE_ROWS)
-    differs: NDArray[Any] = _convolve(noise, size, interpolation, box) != with_pillow(noise, size, interpolation, box)
+    noise: NDArray[Any] = np.random.default_rng(0).integers(0, 256, (_NOISE_ROWS, side.length, 3), np.uint8)
+    same = _Side(_NOISE_ROWS, _NOISE_ROWS, 0, _NOISE_ROWS)
+    differs: NDArray[Any] = _by_crate(noise, interpolation, side, same) != _by_pillow(noise, interpolation, side, same)
     return float(differs.mean())
 
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Interpolation
-from app.core.runtimes.onnxruntime.images.resampling import Box, resample
+from app.core.runtimes.onnxruntime.images.resampling import Window, resample
 from tests.core.runtimes.onnxruntime.images.test_resampling import photo
 from tests.support.data.rounding import assert_equal_but_for_rounding
 
@@ -23,37 +23,53 @@ FILTERS: Sequence[Interpolation] = ("nearest", "bilinear", "bicubic", "lanczos",
 SIZES = [
     ((480, 640), (224, 224)), ((640, 480), (298, 224)), ((1200, 300), (96, 96)), ((700, 400), (420, 390)),
     ((300, 1200), (96, 96)), ((61, 47), (224, 192)), ((1, 5), (8, 8)), ((500, 500), (700, 64)),
+    ((300, 200), (384, 256)), ((1280, 720), (455, 256)),
 ]  # fmt: skip
 """(height, width) of images, and of the results."""
 
 
 def by_pillow(
-    pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, box: Box | None = None
+    pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, window: Window | None = None
 ) -> NDArray[Any]:
-    resample = Pillow.Resampling(PILLOW_FILTERS[interpolation])
-    return np.asarray(Pillow.fromarray(pixels).resize((size[1], size[0]), resample, box))
+    """Resize all pixels, then crop, as torchvision and transformers do."""
+    method = Pillow.Resampling(PILLOW_FILTERS[interpolation])
+    return np.asarray(
+        Pillow.fromarray(pixels).resize((size[1], size[0]), method).crop(window or (0, 0, size[1], size[0]))
+    )
+
+
+def middle(size: tuple[int, int]) -> Window:
+    height, width = size
+    return width // 8, height // 16, width - width // 8, height - height // 16
 
 
 @pytest.mark.parametrize("interpolation", FILTERS)
 @pytest.mark.parametrize(("image_size", "size"), SIZES)
-@pytest.mark.parametrize("part", [None, (0.1, 0.23, 0.77, 0.9)])
+@pytest.mark.parametrize("part", [None, middle], ids=["whole", "middle"])
+@pytest.mark.parametrize("package", ["crate", "pillow"])
 def test_resized_bytes_are_those_of_pillow(
-    image_size: tuple[int, int], size: tuple[int, int], interpolation: Interpolation, part: Box | None
+    monkeypatch: pytest.MonkeyPatch,
+    image_size: tuple[int, int],
+    size: tuple[int, int],
+    interpolation: Interpolation,
+    part: Callable[[tuple[int, int]], Window] | None,
+    package: str,
 ) -> None:
-    pixels, (height, width) = photo(*image_size), image_size
-    box = part and (part[0] * width, part[1] * height, part[2] * width, part[3] * height)
-    found, expected = resample(pixels, size, interpolation, box), by_pillow(pixels, size, interpolation, box)
+    if package == "pillow":
+        monkeypatch.setattr("app.core.runtimes.onnxruntime.images.resampling._package", lambda: None)
+    pixels, window = photo(*image_size), part and part(size)
+    found, expected = resample(pixels, size, interpolation, window), by_pillow(pixels, size, interpolation, window)
     assert_equal_but_for_rounding(found, expected)
-    if interpolation in ("nearest", "area"):
+    if interpolation in ("nearest", "area") or (package == "pillow" and not window):
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("interpolation", FILTERS)
-@pytest.mark.parametrize("box", [None, (3.3, 7.1, 301.7, 203.2)])
-def test_resized_floats_are_those_of_pillow(interpolation: Interpolation, box: Box | None) -> None:
+@pytest.mark.parametrize("window", [None, (3, 7, 60, 40)])
+def test_resized_floats_are_those_of_pillow(interpolation: Interpolation, window: Window | None) -> None:
     grey = photo(240, 320)[:, :, 1].astype(np.float32) + np.float32(0.25)
-    expected = by_pillow(grey, (48, 64), interpolation, box)
-    resized = resample(grey, (48, 64), interpolation, box)
+    expected = by_pillow(grey, (48, 64), interpolation, window)
+    resized = resample(grey, (48, 64), interpolation, window)
     assert resized.dtype == np.float32
     np.testing.assert_allclose(resized, expected, atol=1e-4)
 
