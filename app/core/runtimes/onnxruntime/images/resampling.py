@@ -3,10 +3,11 @@
 cykooz-resizer computes them with the processor's vector instructions, in a quarter of Pillow's time. It rounds the
 weights of a filter to 16 bits, so about one byte in 300 differs from Pillow's by 1. The negative weights of bicubic and
 Lanczos filters amplify this in the second pass: one byte in 100,000 differs by 2. Pillow itself resizes where the
-package is not installed, with filters that have hard edges, and for the few sizes with more differences.
+package is not installed, with filters that have hard edges, and the few sides that would have more differences.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from threading import local
 from typing import Any, NamedTuple
@@ -61,6 +62,20 @@ class _Side(NamedTuple):
     def stop(self) -> float:
         return min(self.last * self.length / self.target, self.length)
 
+    def widened(self) -> "_Side":
+        """Return the side with a kept part that begins and ends between two pixels of the image."""
+        period = self.target // math.gcd(self.length, self.target)
+        return self._replace(first=self.first // period * period, last=math.ceil(self.last / period) * period)
+
+    def read_by(self, interpolation: Interpolation) -> tuple[int, int]:
+        """Return the first pixel of the image that the filter reads, and the one behind the last."""
+        margin = math.ceil(_CRATE_FILTERS[interpolation][1] * max(1, self.length / self.target)) + 1
+        return max(0, math.floor(self.start) - margin), min(self.length, math.ceil(self.stop) + margin)
+
+
+_Sides = tuple[_Side, _Side]
+"""The width and the height."""
+
 
 def resample(
     pixels: NDArray[Any], size: tuple[int, int], interpolation: Interpolation, window: Window | None = None
@@ -73,49 +88,56 @@ def resample(
     left, top, right, bottom = window or (0, 0, width, height)
     if (rows, columns) == size:
         return pixels[top:bottom, left:right] if window else pixels
-    across, down = _Side(columns, width, left, right), _Side(rows, height, top, bottom)
+    sides = _Side(columns, width, left, right), _Side(rows, height, top, bottom)
     if interpolation not in _CRATE_FILTERS or _package() is None:
-        return _by_pillow(pixels, interpolation, across, down)
-    if pixels.ndim == 3:
-        share = _rounded_share(interpolation, across) + _rounded_share(interpolation, down)
-        if share > _MAX_SHARE:
-            return _by_pillow(pixels, interpolation, across, down)
-    return _by_crate(pixels, interpolation, across, down)
+        return _by_pillow(pixels, interpolation, sides)
+    if pixels.ndim == 2:
+        return _by_crate(pixels, interpolation, sides)
+    shares = [_rounded_share(interpolation, side) for side in sides]
+    return _by_crate(pixels, interpolation, sides, [share > _MAX_SHARE - min(shares) for share in shares])
 
 
-def _by_pillow(pixels: NDArray[Any], interpolation: Interpolation, across: _Side, down: _Side) -> NDArray[Any]:
+def _by_pillow(pixels: NDArray[Any], interpolation: Interpolation, sides: _Sides) -> NDArray[Any]:
     import PIL.Image
 
     image, method = PIL.Image.fromarray(pixels), PIL.Image.Resampling(PILLOW_FILTERS[interpolation])
-    if across.target * down.target <= _MAX_CROPPED_RATIO * across.kept * down.kept:
-        whole = np.asarray(image.resize((across.target, down.target), method))
-        return whole[down.first : down.last, across.first : across.last]
-    # Corners between pixels are rounded, which moves the edges of "nearest" and "area" and the ties of other filters.
-    box = (across.start, down.start, across.stop, down.stop)
-    return np.asarray(image.resize((across.kept, down.kept), method, box))
+    width, height = sides
+    if width.target * height.target <= _MAX_CROPPED_RATIO * width.kept * height.kept:
+        whole = np.asarray(image.resize((width.target, height.target), method))
+        return whole[height.first : height.last, width.first : width.last]
+    # Pillow rounds corners between pixels, which moves the edges of "nearest" and "area" and the ties of other filters.
+    box = (width.start, height.start, width.stop, height.stop)
+    return np.asarray(image.resize((width.kept, height.kept), method, box))
 
 
-def _by_crate(pixels: NDArray[Any], interpolation: Interpolation, across: _Side, down: _Side) -> NDArray[Any]:
+def _by_crate(
+    pixels: NDArray[Any], interpolation: Interpolation, sides: _Sides, exact: Sequence[bool] = (False, False)
+) -> NDArray[Any]:
+    """Resize one side after the other; Pillow resizes the exact ones."""
     import PIL.Image
 
-    name, support = _CRATE_FILTERS[interpolation]
-    # Only the rows that the filter reads are copied.
-    margin = math.ceil(support * max(1, down.length / down.target)) + 1
-    first, last = max(0, math.floor(down.start) - margin), min(down.length, math.ceil(down.stop) + margin)
-    top, width, height = down.start - first, across.stop - across.start, down.stop - down.start
-    source = _as_pillow(pixels[first:last])
-    resized = PIL.Image.new(source.mode, (across.kept, down.kept), None)
+    wide, tall = (side.widened() if by_pillow else side for side, by_pillow in zip(sides, exact, strict=True))
+    # Only the pixels that the filter reads are copied.
+    (left, right), (top, bottom) = wide.read_by(interpolation), tall.read_by(interpolation)
+    image = _as_pillow(pixels[top:bottom, left:right])
     # Each thread has its own: they would wait for a shared one.
     if (resizer := getattr(_thread, "resizer", None)) is None:
         resizer = _thread.resizer = _package().Resizer()
-    # The order of the passes changes how bytes are rounded. This is the order in which Pillow 13 resizes all pixels.
-    if down.length > down.target and down.length - down.target > 2 * (across.length - across.target):
-        resizer.resize_pil(source, resized, _options(name, across.start, top, width, height))
-    else:
-        wide = PIL.Image.new(source.mode, (across.kept, last - first), None)
-        resizer.resize_pil(source, wide, _options(name, across.start, 0, width, last - first))
-        resizer.resize_pil(wide, resized, _options(name, 0, top, across.kept, height))
-    found = np.asarray(resized)
+    # The order changes how bytes are rounded. This is the order in which Pillow 13 resizes all pixels.
+    height_first = tall.length > tall.target and tall.length - tall.target > 2 * (wide.length - wide.target)
+    for axis in (1, 0) if height_first else (0, 1):
+        side, offset = ((wide, left), (tall, top))[axis]
+        size, box = list(image.size), [0.0, 0.0, *image.size]
+        size[axis], box[axis], box[axis + 2] = side.kept, side.start - offset, side.stop - offset
+        if exact[axis]:
+            method = PIL.Image.Resampling(PILLOW_FILTERS[interpolation])
+            image = image.resize(size, method, (box[0], box[1], box[2], box[3]))
+        else:
+            resized = PIL.Image.new(image.mode, size, None)
+            resizer.resize_pil(image, resized, _options(_CRATE_FILTERS[interpolation][0], *box))
+            image = resized
+    first_row, first_column = sides[1].first - tall.first, sides[0].first - wide.first
+    found = np.asarray(image)[first_row : first_row + sides[1].kept, first_column : first_column + sides[0].kept]
     return np.asarray(cv2.cvtColor(found, cv2.COLOR_RGBA2RGB)) if pixels.ndim == 3 else found
 
 
@@ -140,8 +162,8 @@ def _rounded_share(interpolation: Interpolation, side: _Side) -> float:
     is measured for each size, on a few rows of noise.
     """
     noise: NDArray[Any] = np.random.default_rng(0).integers(0, 256, (_NOISE_ROWS, side.length, 3), np.uint8)
-    same = _Side(_NOISE_ROWS, _NOISE_ROWS, 0, _NOISE_ROWS)
-    differs: NDArray[Any] = _by_crate(noise, interpolation, side, same) != _by_pillow(noise, interpolation, side, same)
+    sides = side, _Side(_NOISE_ROWS, _NOISE_ROWS, 0, _NOISE_ROWS)
+    differs: NDArray[Any] = _by_crate(noise, interpolation, sides) != _by_pillow(noise, interpolation, sides)
     return float(differs.mean())
 
 
@@ -156,9 +178,9 @@ def _package() -> Any:
 
 
 @lru_cache(maxsize=256)
-def _options(name: str, left: float, top: float, width: float, height: float) -> Any:
+def _options(name: str, left: float, top: float, right: float, bottom: float) -> Any:
     package = _package()
     return package.ResizeOptions(
         resize_alg=package.ResizeAlg.convolution(package.FilterType[name]),
-        crop_box=package.CropBox(left, top, width, height),
+        crop_box=package.CropBox(left, top, right - left, bottom - top),
     )
