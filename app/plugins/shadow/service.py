@@ -177,7 +177,9 @@ class Shadows:
     def _load(self, registration: Registration) -> Servable | None:
         """Load the shadow version of a champion; None if it cannot answer the same requests."""
         try:
-            source = shadow_source(self._engine, registration.source)
+            champion = registration.source
+            served = [one.source.version for one in self._engine.registry.versions(champion.name)]
+            source = shadow_source(champion, served)
             servable = load(source)
             task_type = registration.ready_servable().description.task_type
             if servable.description.task_type != task_type or task_type not in MEASURED_TASKS:

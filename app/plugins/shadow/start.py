@@ -1,7 +1,9 @@
 """Start shadow versions, if requests are recorded."""
 
+from collections.abc import Sequence
+
 from app.core.hooks import Host, Parts
-from app.core.settings.model import ModelError
+from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import SettingsError
 from app.plugins.recording.service import recording_routes, redacted_keys, store_at
 from app.plugins.recording.settings import RecordingSettings
@@ -15,15 +17,21 @@ def start(host: Host) -> Parts:
 
     Raise SettingsError when a shadow version does not exist, answers clients too, or cannot be recorded.
     """
-    settings, sources = host.settings.of(RecordingSettings), [one.source for one in host.engine.registry.registrations]
-    champions = [source for source in sources if settings_of(source).version]
-    for source in champions:
-        try:
-            shadow_source(host.engine, source)
-        except ModelError as error:
-            raise SettingsError(str(error)) from None
-        if settings.record is None:
-            raise SettingsError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
+    settings = host.settings.of(RecordingSettings)
+
+    def champions_of(sources: Sequence[ModelSource]) -> Sequence[ModelSource]:
+        champions = [source for source in sources if settings_of(source).version]
+        for source in champions:
+            shadow_source(source, [other.version for other in sources if other.name == source.name])
+            if settings.record is None:
+                raise ModelError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
+        return champions
+
+    try:
+        champions = champions_of([one.source for one in host.engine.registry.registrations])
+    except ModelError as error:
+        raise SettingsError(str(error)) from None
+    host.engine.repository.checks.append(champions_of)
     if settings.record is None:
         return Parts()
     # Import late: servers that record nothing start faster.

@@ -1,10 +1,10 @@
 """Find the shadow version of a served model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from app.core.engine.engine import Engine
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_settings
 from app.plugins.shadow.settings import ShadowSettings
 
@@ -17,8 +17,8 @@ def settings_of(source: ModelSource) -> ShadowSettings:
     return getattr(source.settings, "shadow", _OFF)
 
 
-def shadow_source(engine: Engine, source: ModelSource) -> ModelSource:
-    """Return the shadow version of a model.
+def shadow_source(source: ModelSource, served: Sequence[str]) -> ModelSource:
+    """Return the shadow version of a model with the versions `served`.
 
     Raise ModelError when the model has no such version, or it answers clients too.
     """
@@ -28,7 +28,6 @@ def shadow_source(engine: Engine, source: ModelSource) -> ModelSource:
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None or Path(version).name != version:
         raise ModelError(f"{place} There is no version {version!r} beside the served ones")
-    served = [other.source.version for other in engine.registry.versions(source.name)]
     if version in served:
         others = msgspec.json.encode([other for other in served if other != version] or ["1"]).decode()
         raise ModelError(

@@ -218,3 +218,24 @@ def test_shadow_version_that_cannot_work_stops_the_start(
     folder = _write_models(tmp_path, CODE.format(channel=1), versions=versions, version=shadow_version)
     with pytest.raises(SettingsError, match=message):
         _service(folder, tmp_path / "store.db" if record else None)
+
+
+def test_reload_with_a_shadow_version_that_cannot_work_is_rejected(tmp_path: Path) -> None:
+    folder = _write_models(tmp_path / "models", CODE.format(channel=1))
+    file = folder / "m" / "1" / "model-settings.json"
+    with _serving(folder, tmp_path / "store.db") as client:
+        working = file.read_text()
+        file.write_text(working.replace('"2"', '"9"'))
+        response = client.post("/v2/repository/models/m/load")
+        reason = "Failed to load 'm': m: \"shadow\": There is no version '9' beside the served ones"
+        assert (response.status_code, response.json()) == (400, {"error": reason})
+        assert _infer(client, 255, 255) == "cat"
+        file.write_text(working)
+        # The shadow version becomes the champion, and the other way round.
+        settings = json.loads(working)
+        file.write_text(json.dumps({key: value for key, value in settings.items() if key != "shadow"}))
+        (folder / "m" / "2" / "model-settings.json").write_text(
+            json.dumps({**settings, "shadow": {"version": "1", "share": 1}})
+        )
+        (folder / "m" / "model-settings.json").write_text('{"versions": ["2"]}')
+        assert client.post("/v2/repository/models/m/load").status_code == 200

@@ -31,6 +31,9 @@ class Repository:
         load: load a model.
         timeout: seconds that a change of a model waits for another change of it, and a scan waits for its changes. A
             model that hangs while it loads thus blocks no other model.
+
+    Attributes:
+        checks: called with the versions of a model before they are loaded; raise ModelError to reject their settings.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Repository:
         timeout: float = 60.0,
     ) -> None:
         self.registry = registry
+        self.checks: list[Callable[[Sequence[ModelSource]], object]] = []
         self._discover = discover
         self._load = load
         self._timeout = timeout
@@ -66,8 +70,8 @@ class Repository:
         """Load every version of a model from disk, and replace the versions that are served.
 
         The old versions answer until all new ones are ready, and stay if one of them cannot be loaded. Raise
-        MODEL_NOT_FOUND if no model on disk has the name, MODEL_NOT_READY if it cannot be loaded, or another load of it
-        takes too long.
+        MODEL_NOT_FOUND if no model on disk has the name, INVALID_REQUEST if a plugin rejects its settings,
+        MODEL_NOT_READY if it cannot be loaded, or another load of it takes too long.
         """
         async with self._locked(name):
             self._failures.pop(name, None)
@@ -77,6 +81,13 @@ class Repository:
             if len({source.version for source in sources}) < len(sources):
                 message = f"Failed to load {name!r}: two models have this name and version; rename one of them"
                 raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+            try:
+                for check in self.checks:
+                    check(sources)
+            except ModelError as error:
+                _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
+                reason = redact_paths(str(error), sources[0])
+                raise InferenceError(ErrorKind.INVALID_REQUEST, f"Failed to load {name!r}: {reason}") from None
             ready: list[Registration] = []
             for source in sources:
                 fields = {"model": name, "version": source.version}
