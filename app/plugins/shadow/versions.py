@@ -29,10 +29,9 @@ def shadow_source(source: ModelSource, served: Sequence[str]) -> ModelSource:
     if folder is None or Path(version).name != version:
         raise ModelError(f"{place} There is no version {version!r} beside the served ones")
     if version in served:
-        others = msgspec.json.encode([other for other in served if other != version] or ["1"]).decode()
-        raise ModelError(
-            f'{place} version {version!r} answers clients too; set "versions" to the others, such as {others}'
-        )
+        others = [other for other in served if other != version]
+        example = f", such as {msgspec.json.encode(others).decode()}" if others else ""
+        raise ModelError(f'{place} version {version!r} answers clients too; set "versions" to the others{example}')
     if (folder / SETTINGS_FILE).is_file():
         settings = read_settings(folder)
         if settings.onnxruntime.devices is None:

@@ -209,6 +209,7 @@ def test_trials_get_no_shadow_answer_and_records_are_redacted_or_left_out(tmp_pa
         ("3", ["1"], True, "There is no version '3' beside the served ones"),
         ("../2", ["1"], True, "There is no version '../2' beside the served ones"),
         ("2", ["1", "2"], True, 'version \'2\' answers clients too; set "versions" to the others, such as \\["1"\\]'),
+        ("1", ["1"], True, "version '1' answers clients too; set \"versions\" to the others\n"),
         ("2", ["1"], False, '"shadow" needs --record'),
     ],
 )
