@@ -134,7 +134,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     name: str | None = None
     version: str | None = None
-    versions: Literal["all", "latest"] | list[str] = "all"
+    versions: Literal["all", "latest"] | Annotated[list[str], msgspec.Meta(min_length=1)] = "all"
     task_type: TaskType | None = None
     runtime: str | None = None
     uri: str | None = None

@@ -292,9 +292,12 @@ def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: p
     assert names_and_versions(model_at(Path())) == [("ships", "1")]
 
 
-def test_missing_version_in_the_settings_is_rejected(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/2/model.onnx", settings='{"versions": ["3"]}')
-    with pytest.raises(ModelError, match="There is no version 3"):
+@pytest.mark.parametrize(
+    ("versions", "message"), [('["3"]', "There is no version 3"), ("[]", "versions: Expected `array` of length >= 1")]
+)
+def test_versions_without_a_folder_are_rejected(tmp_path: Path, versions: str, message: str) -> None:
+    create_files(tmp_path, "m/2/model.onnx", settings=f'{{"versions": {versions}}}')
+    with pytest.raises(ModelError, match=message):
         model_at(tmp_path / "m")
 
 
