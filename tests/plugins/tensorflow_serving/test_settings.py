@@ -1,5 +1,6 @@
 """Options of `serve` for TensorFlow Serving's port, and labels for versions in the settings of models."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import SettingsError
 from app.plugins.tensorflow_serving.protocols import protocols
 from app.plugins.tensorflow_serving.version_labels import version_with_label
+from tests.support.rejection import rejects
 from tests.support.servers.settings import settings_of_main_port
 
 
@@ -66,3 +68,11 @@ def test_label_maps_to_its_version() -> None:
 def test_server_with_wrong_labels_does_not_start(sources: list[ModelSource], message: str) -> None:
     with pytest.raises(ModelError, match=f"^Model 'm': version_labels: {message}"):
         Service(settings_of_main_port(), lambda: sources)
+
+
+def test_load_of_a_model_with_wrong_labels_is_rejected() -> None:
+    sources = [source("1", stable="1")]
+    service = Service(settings_of_main_port(), lambda: sources)
+    sources[:] = [source("1", stable="7")]
+    with rejects("There is no version '7' to be called 'stable'"):
+        asyncio.run(service.engine.repository.load("m"))
