@@ -47,7 +47,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         settings = _own_settings(path.parent)
         if path.suffix == ".py" and settings.implementation is None:
             settings = msgspec.structs.replace(settings, implementation=f"{path.stem}:{_model_class(path)}")
-        name = path.stem if path.stem != "model" else path.resolve().parent.name
+        name = path.stem if path.stem != "model" else _name(path.parent)
         return [_source(path.parent, settings, name, "1", path)]
     if not path.is_dir():
         raise ModelError(f"{path} is neither a model file nor a folder")
@@ -61,7 +61,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         fallbacks = tuple(source for source in others if source.version not in taken)
         sources = [msgspec.structs.replace(source, fallbacks=fallbacks) for source in sources]
     elif _is_model(path):
-        sources = [_source(path, shared, path.resolve().name, "1")]
+        sources = [_source(path, shared, _name(path), "1")]
     else:
         if any(_sources_in(folder) for folder in _model_folders(path)):
             raise ModelError(f"{path} is a folder of models, not a model; give one of them, or use --model-repository")
@@ -181,7 +181,7 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
 
 def _version_source(path: Path, folder: Path, shared: ModelSettings) -> ModelSource:
     settings = _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
-    return _source(folder, settings, path.resolve().name, _version_name(folder), root=path)
+    return _source(folder, settings, _name(path), _version_name(folder), root=path)
 
 
 def _fallbacks(path: Path, folders: Sequence[Path], settings: ModelSettings) -> Sequence[ModelSource]:
@@ -199,8 +199,13 @@ def _fallbacks(path: Path, folders: Sequence[Path], settings: ModelSettings) -> 
     bare = ModelSource(name=path.name, version="1", folder=path)
     # The version that was served before the folder of the next one was written, as by `charioteer quantize`.
     if any(runtime.recognises(bare) for runtime in registry().runtimes):
-        sources.append(_source(path, settings, path.resolve().name, "1"))
+        sources.append(_source(path, settings, _name(path), "1"))
     return sorted(sources, key=lambda source: version_sort_key(source.version), reverse=True)
+
+
+def _name(folder: Path) -> str:
+    """Return the name of a folder, of a link rather than of its target."""
+    return Path(os.path.abspath(folder)).name  # noqa: PTH100  `Path.absolute` keeps ".."
 
 
 def _version_name(folder: Path) -> str:

@@ -288,8 +288,19 @@ def test_relative_paths_give_the_names_of_folders(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path / "cars")
     assert names_and_versions(model_at(Path("model.onnx"))) == [("cars", "1")]
     assert names_and_versions(model_at(Path())) == [("cars", "1")]
+    assert names_and_versions(model_at(Path("../cars"))) == [("cars", "1")]
     monkeypatch.chdir(tmp_path / "ships")
     assert names_and_versions(model_at(Path())) == [("ships", "1")]
+    assert names_and_versions(model_at(Path("1/.."))) == [("ships", "1")]
+
+
+def test_link_gives_a_model_its_name(tmp_path: Path) -> None:
+    create_files(tmp_path, "releases/cars-42/model.onnx", "releases/ships-7/1/model.onnx")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "cars").symlink_to("../releases/cars-42")
+    (tmp_path / "models" / "ships").symlink_to("../releases/ships-7")
+    assert names_and_versions(models_in(tmp_path / "models")) == [("cars", "1"), ("ships", "1")]
+    assert names_and_versions(model_at(tmp_path / "models" / "cars" / "model.onnx")) == [("cars", "1")]
 
 
 @pytest.mark.parametrize(
