@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.looking import open_page
+from tests.browser.looking import PHONE, assert_fits, open_page
 from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
@@ -95,13 +95,14 @@ def test_reason_why_a_model_is_not_ready_is_shown(browser: Browser, server: str)
         expect(torn.get_by_role("button", name="Load torn", exact=True)).to_be_focused()
 
 
-def test_model_name_is_escaped(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#models") as page:
+def test_model_name_is_escaped_and_wraps(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models", size=PHONE) as page:
         page.get_by_role("button", name=HTML_NAME, exact=True).click()
         expect(
             page.get_by_role("rowgroup", name=HTML_NAME, exact=True).get_by_role("table", name="Inputs")
         ).to_be_visible()
         assert page.locator("main img").count() == 0
+        assert_fits(page, PHONE)
 
 
 def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, server: str) -> None:
