@@ -192,6 +192,16 @@ def test_recipe_and_its_test_are_of_the_task(
     assert f"task type {task.upper()}" in (folder / "README.md").read_text()
 
 
+@pytest.mark.parametrize("task", ["OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"])
+def test_starter_answers_a_noisy_photograph(task: str) -> None:
+    """Comparing all pixels with each of its 50,000 bright regions would take minutes."""
+    noise = np.where(np.random.default_rng(0).random((1000, 1000, 1)) < 0.1, 200, 0).astype(np.uint8).repeat(3, axis=2)
+    noise[200:400, 100:300] = 255
+    model = InProcessModel(SCAFFOLD / task.lower(), allow_code=True)
+    (found,) = (msgspec.to_builtins(record) for record in model.ask(noise))
+    assert found["label"] == "bright region"
+
+
 def test_recipes_of_detectors_use_layouts_and_name_packages(tmp_path: Path) -> None:
     output = output_of("init", "ships", "--from", "torchscript", "--task", "OBJECT_DETECTION", cwd=tmp_path)
     assert "pip install 'charioteer[torch]'" in output

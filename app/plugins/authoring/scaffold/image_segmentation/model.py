@@ -16,8 +16,7 @@ class Model:
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         count, regions = cv2.connectedComponents(bright)
-        masks = [
-            regions == number for number in range(1, count) if (regions == number).sum() >= 0.001 * brightness.size
-        ]
+        areas = np.bincount(regions.ravel())
+        masks = [regions == number for number in range(1, count) if areas[number] >= 0.001 * brightness.size]
         scores = [float(brightness[mask].mean()) / 255 for mask in masks]
         return {"masks": masks, "scores": scores, "labels": ["bright region"] * len(masks)}

@@ -21,12 +21,13 @@ class Model:
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         count, regions = cv2.connectedComponents(bright)
+        areas = np.bincount(regions.ravel())
         boxes: list[object] = []
         scores: list[object] = []
         for number in range(1, count):
-            region = regions == number
-            if region.sum() < 0.001 * brightness.size:
+            if areas[number] < 0.001 * brightness.size:
                 continue
+            region = regions == number
             centre, size, degrees = cv2.minAreaRect(np.argwhere(region)[:, ::-1].astype(np.float32))
             boxes.append((*centre, *size, math.radians(degrees)))
             scores.append(float(brightness[region].mean()) / 255)
