@@ -49,7 +49,7 @@ class InferenceResponse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The predictions of all outputs, in order."""
+        """Return the predictions of all outputs, in order."""
         return [prediction for output in self.outputs for prediction in output.predictions]
 
     def stack(self) -> Sequence[Tensor]:

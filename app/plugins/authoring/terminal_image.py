@@ -50,7 +50,8 @@ def show_image(console: Console, graphics: Graphics, paint: Callable[[int | None
     `paint` returns (height, width, 3) RGB pixels, given the width in pixels at which they are shown; None if the
     terminal shows all pixels.
     """
-    height, width = paint(None).shape[:2]
+    image = paint(None)
+    height, width = image.shape[:2]
     # A cell is about twice as high as wide.
     lines = max(4, console.height - _OTHER_LINES)
     columns = max(1, min(console.width, _MAX_COLUMNS, round(2 * lines * width / height)))
@@ -59,7 +60,7 @@ def show_image(console: Console, graphics: Graphics, paint: Callable[[int | None
         pixels = cv2.resize(paint(columns), (columns, rows + rows % 2), interpolation=cv2.INTER_AREA)
         console.print(Segments(_blocks(np.asarray(pixels, np.uint8))), end="")
         return
-    png = _png(paint(None))
+    png = _png(image)
     sequence = _kitty(png, columns) if graphics is Graphics.KITTY else _iterm2(png, columns)
     console.file.write(sequence + "\n")
 

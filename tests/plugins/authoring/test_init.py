@@ -194,7 +194,7 @@ def test_recipe_and_its_test_are_of_the_task(
 
 @pytest.mark.parametrize("task", ["OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"])
 def test_starter_answers_a_noisy_photograph(task: str) -> None:
-    """Comparing all pixels with each of its 50,000 bright regions would take minutes."""
+    """Comparing all pixels with each of its 60,000 bright regions would take minutes."""
     noise = np.where(np.random.default_rng(0).random((1000, 1000, 1)) < 0.1, 200, 0).astype(np.uint8).repeat(3, axis=2)
     noise[200:400, 100:300] = 255
     model = InProcessModel(SCAFFOLD / task.lower(), allow_code=True)

@@ -106,12 +106,12 @@ class RejectionLog:
         if error.client:
             fields["client"] = error.client
         if request_id := valid_id(dict(headers).get(REQUEST_ID_HEADER)):
-            fields["request_id"] = truncate(request_id, 200)
+            fields["request_id"] = truncate(request_id, _MAX_CHARACTERS)
         self._log.warning(
             "access refused",
             reason=error.reason,
             error=error.message,
-            what=truncate(operation, 200),
+            what=truncate(operation, _MAX_CHARACTERS),
             address=address,
             **fields,
         )
