@@ -70,9 +70,10 @@ class Registry:
         self._models: dict[str, dict[str, Registration]] = {}
         for source in sources:
             versions = self._models.setdefault(source.name, {})
-            if source.version in versions:
+            if other := versions.get(source.version):
                 raise ModelError(
-                    f"Two models are called {source.name!r} version {source.version!r}; rename one of them"
+                    f"Two models are called {source.name!r} version {source.version!r}: {other.source.folder} and "
+                    f"{source.folder}; rename one of them"
                 )
             versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
         self._names_by_chariot_id = self._chariot_ids()

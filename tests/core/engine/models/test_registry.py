@@ -148,7 +148,7 @@ def test_default_model_is_the_one_marked_as_default() -> None:
 @pytest.mark.parametrize(
     ("sources", "error_text"),
     [
-        ([source(), source()], "Two models are called 'detector' version '1'"),
+        ([source(), source()], "Two models are called 'detector' version '1': detector and detector; rename"),
         ([source("A"), source("a")], "'A' and 'a' share the Chariot id 'a'"),
         ([source("a", chariot_id="X"), source("b", chariot_id="x")], "share the Chariot id 'x'"),
         ([source("a"), source("b", chariot_id="A")], "share the Chariot id 'a'"),
