@@ -73,6 +73,9 @@ class Truths:
         @post(_MANY, status_code=200, opt=requires("label"))
         async def store_many(request: HttpRequest) -> Response[bytes]:
             author, body = CLIENT.get(), await _body(request, _MAX_LINES_BYTES)
+            for name in request.query_params:
+                if name != "spread":
+                    raise invalid("Expected spread, the only parameter", quote_value(name))
             if (spread := request.query_params.get("spread", "false")) not in ("true", "false"):
                 raise invalid(f"Expected true or false, got {quote_value(spread)}", "spread")
             return _answer(await self.run(lambda store: add_lines(store, body, author, spread=spread == "true")))

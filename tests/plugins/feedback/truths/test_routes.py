@@ -61,6 +61,7 @@ ONE, MANY = "/inferences/a-0-0/truth", "/inferences/truths"
         ("POST", MANY, b"", 400, 'body: Expected JSON lines such as {"id"'),
         ("POST", MANY, b"{}\n" * 1001, 413, "1,000 lines"),
         ("POST", f"{MANY}?spread=yes", b"", 400, "spread: Expected true or false, got 'yes'"),
+        ("POST", f"{MANY}?Spread=true", b"", 400, "'Spread': Expected spread, the only parameter"),
     ],
 )
 def test_invalid_request_names_the_field(
