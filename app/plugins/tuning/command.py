@@ -114,7 +114,7 @@ def tune(
     limits = image_limits(image_settings)
     terminal = console()
     try:
-        tuning_data = read_tuning_data(data, labels, limit)
+        tuning_data = read_tuning_data(data, labels, limit, limits)
         items = tuning_data.items[:_MAX_SENT] if tuning_data else ()
         images = [read_image(image, limits)] if image else [item.image.read_bytes() for item in items]
         with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}") as bar:

@@ -6,26 +6,32 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.settings.model import ModelSource
+from app.core.cli.inputs import read_image
+from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import Agreement, compare_answers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
-from app.plugins.evaluation.datasets.files import read_image_size
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
 from app.plugins.evaluation.model import local_predictor, parameters_for
 from app.plugins.evaluation.runner import InferenceClientError, Records
 from app.plugins.tuning.quantization import choose_images
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
+from tasks.vision.image import decode_image
 
 _MAX_CALIBRATION = 100
 
 
 class TuningData(msgspec.Struct, frozen=True, kw_only=True):
-    """The images whose answers are compared, others for the quantisation, unless there are few, and their labels."""
+    """The images whose answers are compared, others for the quantisation, unless there are few, and their labels.
+
+    `notes` name the files that were left out.
+    """
 
     items: Sequence[Item]
     calibration: Sequence[Path]
     dataset: Dataset | None
+    notes: Sequence[str] = ()
 
 
 class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,24 +46,42 @@ class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
     agreement: Agreement | None = None
 
 
-def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> TuningData | None:
+def read_tuning_data(
+    images: Path | None,
+    labels: Path | None,
+    limit: int,
+    limits: Limits = Limits(),  # noqa: B008
+) -> TuningData | None:
     """Read the images of a dataset with labels or of a folder, at most `limit` and 100 to calibrate; None without both.
 
-    Raise EvaluationError when the dataset cannot be read. Raise ModelError when the folder has no images.
+    Files of the folder that cannot be decoded within `limits` are left out. Raise EvaluationError when the dataset
+    cannot be read. Raise ModelError when the folder has no images.
     """
+    errors = LabelErrors(lenient=True)
     if labels is not None:
         dataset = read_dataset(labels)
         items = random.Random(0).sample(dataset.items, len(dataset.items))  # noqa: S311  not for security
     elif images is not None:
         dataset = None
         files = choose_images(images, limit + _MAX_CALIBRATION)
-        sizes = [read_image_size(file, LabelErrors()) for file in files]
-        items = [Item(id=str(file), image=file, width=w, height=h) for file, (w, h) in zip(files, sizes, strict=True)]
+        items = [item for file in files if (item := _decoded_item(file, limits, errors))]
+        if not items:
+            raise ModelError("\n  ".join([f"No image in {images} can be used:", *errors.messages[:10]]))
     else:
         return None
     half = min(_MAX_CALIBRATION, len(items) // 2)
     calibration = [item.image for item in items[:half] or items]
-    return TuningData(items=items[half:][:limit], calibration=calibration, dataset=dataset)
+    return TuningData(items=items[half:][:limit], calibration=calibration, dataset=dataset, notes=errors.notes())
+
+
+def _decoded_item(file: Path, limits: Limits, errors: LabelErrors) -> Item | None:
+    """Return the item of an image; record an error and return None if it cannot be decoded."""
+    try:
+        image = decode_image(read_image(file, limits))
+    except (InferenceError, ModelError, OSError) as error:
+        errors.add(str(file), str(error).removeprefix(f"{file}: "))
+        return None
+    return Item(id=str(file), image=file, width=image.width, height=image.height)
 
 
 class AnswerComparison:

@@ -67,7 +67,7 @@ class TuningSearch:
         self.comparison = AnswerComparison(data, limits) if data else None
         self.checks: dict[Candidate, AnswerCheck] = {}
         self.refused: set[Candidate] = set()
-        self.notes: list[str] = []
+        self.notes = [*data.notes] if data else []
         self._skipped: dict[str, list[str]] = {}
         self.measurements: Sequence[Measurement] = ()
         self._started = time.monotonic()

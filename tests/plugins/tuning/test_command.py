@@ -116,10 +116,21 @@ def test_short_time_leaves_out_set_ups_and_images() -> None:
 
 
 def test_image_that_cannot_be_answered_is_named(tmp_path: Path) -> None:
-    shutil.copy(IMAGES / "scene.jpg", tmp_path)
+    write_coco_dataset(tmp_path, [coco_annotation()])
+    for image in tmp_path.rglob("*.jpg"):
+        image.write_bytes(image.read_bytes()[:-20])
+    with pytest.raises(ModelError, match=r"\.jpg: inputs"):
+        run(MODELS / "detector", labels=tmp_path, precisions=("fp32",))
+
+
+def test_image_of_a_folder_that_cannot_be_decoded_is_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"nothing")
-    with pytest.raises(ModelError, match=r"broken\.jpg: inputs"):
+    with pytest.raises(ModelError, match=r"No image in .* can be used:\n  .*broken\.jpg: Expected an encoded image"):
         run(MODELS / "detector", data=tmp_path, precisions=("fp32",))
+    shutil.copy(IMAGES / "scene.jpg", tmp_path)
+    output = run(MODELS / "detector", data=tmp_path, precisions=("fp32",), decodes=("full",))
+    assert "agreement on 1 image" in output
+    assert "broken.jpg: Expected an encoded image" in output
 
 
 def test_answers_are_measured_with_labels(tmp_path: Path) -> None:
