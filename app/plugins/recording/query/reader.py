@@ -58,6 +58,7 @@ SELECT * FROM (
 {sql}
 ) AS result
 """
+_VIEWS = "recorded, recorded_labels, recorded_metadata and recorded_truths"
 
 
 class ResultPage(NamedTuple):
@@ -141,7 +142,7 @@ class RecordingReader:
             result = connection.exec_driver_sql(statement)
             return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
 
-        return self.run(query)
+        return self.run(query, f"--sql: Expected one SELECT over {_VIEWS}")
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
         for start in range(0, len(values), _BATCH_SIZE):
@@ -160,12 +161,12 @@ class RecordingReader:
 
         return self.run(fetch)
 
-    def run(self, query: Callable[[Connection], ResultT]) -> ResultT:
-        """Return the result of a query with a read-only connection."""
+    def run(self, query: Callable[[Connection], ResultT], expected: str = "") -> ResultT:
+        """Return the result of a query with a read-only connection. `expected` is what a user's SQL should be."""
         if not self._checked:
             self._runner(_check_version)
             self._checked = True
-        return self._runner(query)
+        return self._runner(query, expected)
 
 
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
@@ -263,8 +264,9 @@ def _read_parquet(file: Path) -> Sequence[RecordedInference]:
     return read_parquet(file)
 
 
-def _reject_csv(file: Path) -> NoReturn:
-    raise SettingsError(f"{file}: CSV is for spreadsheets and does not hold everything; export .jsonl or .parquet")
+def _reject(file: Path) -> NoReturn:
+    kind = "CSV is for spreadsheets" if file.suffix.lower() == ".csv" else "COCO is for annotation tools"
+    raise SettingsError(f"{file}: {kind} and does not hold everything; export .jsonl or .parquet")
 
 
-_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject_csv}
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject, ".json": _reject}

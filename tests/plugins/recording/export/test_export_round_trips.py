@@ -181,6 +181,7 @@ def test_file_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("text")
     (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
     (tmp_path / "found.csv").write_text("")
+    (tmp_path / "found.coco.json").write_text("{}")
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     parquet.write_table(arrow.table({"id": ["a"]}), tmp_path / "other.parquet")
     for name, message in (
@@ -188,6 +189,7 @@ def test_file_of_something_else_is_rejected(tmp_path: Path) -> None:
         ("other.parquet", "Expected the columns of an export of inferences, without base_id"),
         ("questions.jsonl", "Expected one recorded inference on each line"),
         ("found.csv", r"CSV is for spreadsheets .*; export \.jsonl or \.parquet"),
+        ("found.coco.json", r"COCO is for annotation tools .*; export \.jsonl or \.parquet"),
     ):
         with pytest.raises(SettingsError, match=message):
             open_recordings(str(tmp_path / name))

@@ -183,7 +183,7 @@ def test_inferences_are_fetched_by_the_ids_of_a_result(reader: RecordingReader) 
     ],
 )
 def test_sql_that_is_no_select_is_rejected(reader: RecordingReader, filled_url: str, sql: str) -> None:
-    with pytest.raises(InferenceError, match="cannot be read"):
+    with pytest.raises(InferenceError, match=r"^--sql: Expected one SELECT over recorded, .*: "):
         reader.sql(sql)
     assert matching_ids(reader, InferenceQuery()) == set(ALL_IDS)
     assert len(contents(filled_url)) == len(ALL_IDS)
