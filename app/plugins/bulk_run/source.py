@@ -7,6 +7,7 @@ import math
 import os
 import re
 import tarfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cached_property
@@ -186,7 +187,7 @@ def _json_rows(location: str) -> Iterator[dict[str, Any] | str]:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    yield msgspec.json.decode(line, type=dict[str, Any])
+                    yield msgspec.json.decode(line.removeprefix(BOM_UTF8), type=dict[str, Any])
                 except (RecursionError, ValueError) as error:
                     yield f"line {number} is no JSON object: {error}"
 
@@ -216,14 +217,16 @@ def _in_shard(name: str, location: str) -> Iterator[SourceImage]:
         with _open(location) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
             for member in archive:
                 content = archive.extractfile(member)
-                if content is None:
-                    continue
                 folder, _, file_name = member.name.rpartition("/")
                 key, _, ending = file_name.partition(".")
+                # macOS adds a hidden file for each file, which would separate an image from its class.
+                if content is None or not key:
+                    continue
                 if f"{folder}/{key}" != sample:
                     yield from finished()
                     sample, images, metadata = f"{folder}/{key}", [], {}
-                if f".{ending.rpartition('.')[2].lower()}" in IMAGE_ENDINGS:
+                ending = ending.lower()
+                if f".{ending.rpartition('.')[2]}" in IMAGE_ENDINGS:
                     images.append((member.name, content.read()))
                 else:
                     metadata |= _shard_values(ending, content.read())

@@ -68,7 +68,7 @@ def test_manifest_has_paths_beside_it_urls_and_metadata(tmp_path: Path) -> None:
         {"camera": "south"},
     ]
     lines = tmp_path / "list.jsonl"
-    lines.write_text("\n".join([*map(json.dumps, rows), "no JSON", ""]))
+    lines.write_text("\n".join([*map(json.dumps, rows), "no JSON", ""]), encoding="utf-8-sig")
     table = tmp_path / "list.parquet"
     PARQUET.write_table(ARROW.Table.from_pylist([rows[0] | {"url": None}, *rows[1:]]), table)
     for manifest in (lines, table):
@@ -85,7 +85,15 @@ def test_manifest_has_paths_beside_it_urls_and_metadata(tmp_path: Path) -> None:
 
 
 def test_tar_has_images_with_the_values_beside_them_and_an_error_at_its_damaged_end(tmp_path: Path) -> None:
-    files = {"a/1.jpg": b"one", "a/1.json": b'{"camera": "north"}', "a/1.cls": b"7\n", "a/2.png": b"two" * 1000}
+    # macOS adds hidden files.
+    hidden = {"a/._1.jpg": b"x", "a/._1.CLS": b"x"}
+    files = {
+        "a/1.jpg": b"one",
+        "a/1.json": b'{"camera": "north"}',
+        **hidden,
+        "a/1.CLS": b"7\n",
+        "a/2.png": b"two" * 1000,
+    }
     path = write_tar(tmp_path / "shard.tar", files)
     first, second = Source(str(path))
     assert (first.name, first.read(), second.name) == ("shard.tar/a/1.jpg", b"one", "shard.tar/a/2.png")
