@@ -56,12 +56,16 @@ class DatasetOptions:
     """Whether a missing image is an error, although the labels have its size (COCO)."""
 
 
-def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
-    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable."""
+def read_image_size(path: Path, errors: LabelErrors, location: str = "") -> tuple[int, int]:
+    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable.
+
+    `location` is the name of the image in errors, by default its path.
+    """
+    location = location or str(path)
     try:
         str(path).encode()
         if path.exists() and not path.is_file():
-            errors.add(str(path), "is no file")
+            errors.add(location, "is no file")
             return 0, 0
         with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
@@ -71,11 +75,11 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
                 width, height = image_size(start + file.read(), allow_avif_jpeg2000=True)
         return (height, width) if _is_rotated(path) else (width, height)
     except FileNotFoundError:
-        errors.add(str(path), "there is no such file")
+        errors.add(location, "there is no such file")
     except OSError as error:
-        errors.add(str(path), f"cannot be read: {error.strerror}")
+        errors.add(location, f"cannot be read: {error.strerror}")
     except InferenceError as error:
-        errors.add(str(path), error.message)
+        errors.add(location, error.message)
     except ValueError:
         # The name contains NUL or invalid UTF-8, which a report cannot contain.
         printable = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
@@ -83,9 +87,9 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
     return 0, 0
 
 
-def read_item(name: str, path: Path, errors: LabelErrors, **fields: Any) -> Item | None:
+def read_item(name: str, path: Path, errors: LabelErrors, location: str = "", **fields: Any) -> Item | None:
     """Return the item of an image with its size and `fields`; record an error and return None if it is unreadable."""
-    width, height = read_image_size(path, errors)
+    width, height = read_image_size(path, errors, location)
     return Item(id=name, image=path, width=width, height=height, **fields) if width else None
 
 

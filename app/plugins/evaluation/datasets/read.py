@@ -3,6 +3,7 @@
 import atexit
 import shutil
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -161,17 +162,17 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
         has_folder = image.location and "/" in image.name and "://" not in image.name
         first_folder = image.name.partition("/")[0] if has_folder else ""
         label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)
+        path, location = Path(image.location), ""
         try:
-            path = Path(image.location)
             if not image.location or "://" in image.location:
-                path = folder / image.digest
+                path, location = folder / image.digest, image.name
                 path.write_bytes(image.read())
         except OSError as error:
             errors.add(image.name, str(error))
             continue
         if not label:
             errors.add(image.name, f"Expected its class in one of {', '.join(_LABELS)}, or a folder of its class")
-        elif item := read_item(image.name, path, errors, label=label, metadata=texts):
+        elif item := read_item(image.name, path, errors, location, label=label, metadata=texts):
             items.append(item)
     return Dataset(
         path=Path(dataset),
@@ -188,7 +189,7 @@ def _has_questions(path: Path) -> bool:
         return False
     with path.open("rb") as lines:
         try:
-            first = msgspec.json.decode(lines.readline(), type=dict[str, object])
+            first = msgspec.json.decode(lines.readline().removeprefix(BOM_UTF8), type=dict[str, object])
             return not first.keys().isdisjoint(("question", "answer", "answers"))
         except msgspec.DecodeError:
             return True

@@ -21,7 +21,7 @@ ROWS = [
 
 def write_json_lines(folder: Path) -> str:
     path = folder / "list.jsonl"
-    path.write_text("\n".join(map(json.dumps, ROWS)))
+    path.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8-sig")
     return str(path)
 
 
@@ -76,3 +76,10 @@ def test_images_without_a_class_or_a_file_are_reported_together(tmp_path: Path) 
     ):
         read_dataset(tmp_path / "list.jsonl")
     assert len(read_dataset(tmp_path / "list.jsonl", DatasetOptions(skip_bad=True)).items) == 1
+
+
+def test_image_of_a_tar_that_cannot_be_read_is_named_as_in_the_tar(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1, "dog": 1})
+    (tmp_path / "dog" / "0.jpg").write_bytes(b"nothing")
+    with pytest.raises(EvaluationError, match=r"\n  shard\.tar/dog\.jpg: Expected an encoded image"):
+        read_dataset(write_shard(tmp_path))
