@@ -83,18 +83,18 @@ class Source:
     @property
     def countable(self) -> bool:
         """Return whether the images can be counted without reading them, as those in tar files cannot."""
-        return self._is_manifest or not any(location.endswith(_SHARD) for _, location in self._listed())
+        return self._is_manifest or not any(location.lower().endswith(_SHARD) for _, location in self._listed())
 
     @property
     def _is_manifest(self) -> bool:
-        return self.text.endswith(_MANIFESTS) and not Path(self.text).is_dir()
+        return self.text.lower().endswith(_MANIFESTS) and not Path(self.text).is_dir()
 
     def __iter__(self) -> Iterator[SourceImage]:
         if self._is_manifest:
             yield from _unique(_in_manifest(self.text))
             return
         for name, location in self._listed():
-            if location.endswith(_SHARD):
+            if location.lower().endswith(_SHARD):
                 yield from _unique(_in_shard(name, location))
             else:
                 yield SourceImage(name=_printable(name), location=location)
@@ -134,11 +134,11 @@ def open_images(text: str) -> Source | None:
     scheme = text.partition("://")[0] if "://" in text else ""
     if scheme in _STORES or not (scheme or _WILDCARD.search(text) or Path(text).is_file()):
         return None
-    if text.endswith(_MANIFESTS):
+    if text.lower().endswith(_MANIFESTS):
         row = next(_rows(text), "")
         is_manifest = not isinstance(row, str) and _RECORDED not in row and any(key in row for key in _IMAGE_KEYS)
         return Source(text) if is_manifest else None
-    return Source(text) if scheme or text.endswith(_SHARD) or _WILDCARD.search(text) else None
+    return Source(text) if scheme or text.lower().endswith(_SHARD) or _WILDCARD.search(text) else None
 
 
 IMAGE_SOURCES = (open_images,)
@@ -179,7 +179,7 @@ def _in_manifest(location: str) -> Iterator[SourceImage]:
 
 def _rows(location: str) -> Iterator[dict[str, Any] | str]:
     """Yield the rows of a manifest, or why a line is none."""
-    return _parquet_rows(location) if location.endswith(".parquet") else _json_rows(location)
+    return _parquet_rows(location) if location.lower().endswith(".parquet") else _json_rows(location)
 
 
 def _json_rows(location: str) -> Iterator[dict[str, Any] | str]:

@@ -67,7 +67,7 @@ def test_manifest_has_paths_beside_it_urls_and_metadata(tmp_path: Path) -> None:
         {"image": "images/1.jpg", "camera": "again"},
         {"camera": "south"},
     ]
-    lines = tmp_path / "list.jsonl"
+    lines = tmp_path / "list.JSONL"
     lines.write_text("\n".join([*map(json.dumps, rows), "no JSON", ""]), encoding="utf-8-sig")
     table = tmp_path / "list.parquet"
     PARQUET.write_table(ARROW.Table.from_pylist([rows[0] | {"url": None}, *rows[1:]]), table)

@@ -27,7 +27,10 @@ from app.plugins.recording.sources import SourceImage, open_source
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-_EXPECTED = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
+_EXPECTED = (
+    "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, questions or a manifest as "
+    ".jsonl, a .tar, or a glob"
+)
 _LABELS = ("label", "class", "cls")
 """Names of the column or, in WebDataset, the ending of the file with the class."""
 _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
@@ -115,7 +118,7 @@ def _find(path: Path, wanted: DatasetFormat | None) -> tuple[_Reader, Path]:
     for name, (endings, find, read) in _FORMATS.items():
         if wanted not in (None, name):
             continue
-        if path.is_file() and (path.suffix in endings or (wanted and endings)):
+        if path.is_file() and (path.suffix.lower() in endings or (wanted and endings)):
             return read, path
         if path.is_dir() and (found := find(path)):
             return read, found
@@ -185,7 +188,7 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
 
 def _has_questions(path: Path) -> bool:
     """Return whether a file of JSON lines has questions, or no objects: these have a reader of their own."""
-    if path.suffix != ".jsonl" or not path.is_file():
+    if path.suffix.lower() != ".jsonl" or not path.is_file():
         return False
     with path.open("rb") as lines:
         try:

@@ -148,6 +148,11 @@ def test_all_errors_are_reported_together_or_skipped(tmp_path: Path) -> None:
     assert len(dataset.notes) == 11
 
 
+def test_file_with_an_ending_in_capitals_is_read(tmp_path: Path) -> None:
+    path = write_coco_dataset(tmp_path, [coco_annotation()])
+    assert len(read_dataset(path.rename(path.with_suffix(".JSON"))).items) == 2
+
+
 def test_objects_without_area_are_skipped_with_a_note(tmp_path: Path) -> None:
     flat = [coco_annotation(bbox=[1, 2, 0, 4]), coco_annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])]
     dataset = read_dataset(write_coco_dataset(tmp_path, flat))
