@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 
 from app.core.cli.inputs import choose_model, predict_records
 from app.core.cli.terminal import reject_unused
-from app.core.settings.model import ModelSource
+from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.client_options.credentials import TlsOptions, read_headers
 from app.plugins.evaluation.answers import MEASURED_TASKS
@@ -131,7 +131,10 @@ def local_model(
 def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Mapping[str, object]:
     """Return everything that the predictions of a local model depend on, such as the sizes and times of its files."""
     folder = source.folder
-    paths = [source.file] if source.file else sorted(path for path in folder.rglob("*") if path.is_file())
+    candidates = (source.file, folder / SETTINGS_FILE) if source.file else folder.rglob("*")
+    # Settings and labels of all versions are above the folder of a version.
+    shared = source.root.iterdir() if source.root else ()
+    paths = sorted(path for path in {*candidates, *shared} if path.is_file())
     states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
     files = [
         f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"

@@ -73,6 +73,20 @@ def test_reports_are_written_and_a_second_run_sends_no_request(tmp_path: Path) -
     assert b"<!doctype html>" in (out / "report.html").read_bytes()
 
 
+@pytest.mark.parametrize("options", [("--model-repository", ""), ("--model", "classifier/model.onnx")])
+def test_answers_of_a_model_with_other_settings_are_rejected(tmp_path: Path, options: tuple[str, str]) -> None:
+    option, path = options
+    model = shutil.copytree(CLASSIFIER, tmp_path / "models" / "classifier")
+    if option == "--model-repository":
+        (model / "1").mkdir()
+        (model / "model.onnx").rename(model / "1" / "model.onnx")
+    data = write_image_folder(tmp_path / "data", {"red circle": 1})
+    command = data, option, tmp_path / "models" / path, "--out", tmp_path / "out"
+    run(*command)
+    (model / "model-settings.json").write_text('{"preprocessing": {"antialias": false}}')
+    assert "answers that differ in: files; --fresh starts again" in run(*command, status=2)
+
+
 def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path) -> None:
     with fake_server(lambda _: [DETECTION]) as server:
         command = write_coco_dataset(tmp_path, [coco_annotation()]), *server, "--fail-under"
