@@ -142,7 +142,15 @@ class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ReportPart(Protocol):
-    """Adds to reports if the options of its plugin ask for it. Both methods raise `EvaluationError` for the user."""
+    """Adds to reports if the options of its plugin ask for it. Both methods raise `EvaluationError` for the user.
+
+    Attributes:
+        file_name: the file that it writes into the folder of the model. No answer depends on it until the settings of
+            the model use it.
+    """
+
+    @property
+    def file_name(self) -> str: ...
 
     def is_wanted(self, source: ModelSource | None, /) -> bool:
         """Return whether to call `extend`; check before the first request what it needs. `source`: `EvaluationRun`."""

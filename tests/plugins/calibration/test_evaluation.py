@@ -65,6 +65,9 @@ def test_calibration_is_fitted_reported_and_served(tmp_path: Path) -> None:
     assert "An event is the best class of an image" in " ".join(report["notes"])
     assert b"Reliability" in (out / "report.html").read_bytes()
     assert json.loads((model / "calibration.json").read_text())["method"] == "temperature"
+    answered = (out / "predictions.jsonl").read_bytes()
+    assert charioteer(*arguments).returncode == 0
+    assert (out / "predictions.jsonl").read_bytes() == answered
     settings = json.loads((model / "model-settings.json").read_text())
     (model / "model-settings.json").write_text(json.dumps({**settings, "scores": "calibrated"}))
     best: Any = InProcessModel(model, allow_code=True).ask(np.zeros((8, 8, 3), np.uint8))[0]

@@ -9,7 +9,7 @@ import numpy as np
 from app.core.assembly.manifest import MANIFEST_FILE
 from app.core.settings.command_options import command_options
 from app.core.settings.model import ModelSource
-from app.plugins.calibration.calibration import Calibration, FittedOn, model_digest, write_calibration
+from app.plugins.calibration.calibration import FILE_NAME, Calibration, FittedOn, model_digest, write_calibration
 from app.plugins.calibration.evaluation.fit import MIN_SCORE, Events, check_count, events_of, fit, in_first_half
 from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
 from app.plugins.evaluation.answers import EvaluatedItem
@@ -60,6 +60,8 @@ def measure(events: Events) -> Measured:
 
 class CalibrationPart:
     """The part of a report that ``--calibrate`` adds."""
+
+    file_name = FILE_NAME
 
     def is_wanted(self, source: ModelSource | None, /) -> bool:
         """Return whether the user asks for it.
