@@ -122,7 +122,9 @@ def run(
         stop(f"{error}; the same command continues the run")
     except KeyboardInterrupt:
         exit_interrupted("interrupted; the same command continues the run")
-    error_console().print(f"Wrote {printable(to)}: {counted(parts.count, 'image')}, {parts.errors} without an answer")
+    reasons = f"; `charioteer inferences {printable(to)} --error any` shows the reasons" if parts.errors else ""
+    images_written = f"{counted(parts.count, 'image')}, {parts.errors:,} without an answer{reasons}"
+    error_console().print(f"Wrote {printable(to)}: {images_written}", soft_wrap=True)
 
 
 def _selected(images: Source, sample: float | None, limit: int | None) -> Iterator[SourceImage]:
