@@ -10,8 +10,8 @@ _SECONDS = 4
 
 # The proxy that HTTP_PROXY names cannot reach a server in this container.
 os.environ["no_proxy"] = "127.0.0.1"
-port = next((os.environ[name] for name in _NAMES if name in os.environ), "8080")
-if "CHARIOTEER_TLS_CERT" not in os.environ:
+port = next(filter(None, map(os.environ.get, _NAMES)), "8080")
+if not os.environ.get("CHARIOTEER_TLS_CERT"):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=_SECONDS):
         pass
 else:
@@ -19,7 +19,7 @@ else:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    if "CHARIOTEER_TLS_CLIENT_CA" in os.environ:
+    if os.environ.get("CHARIOTEER_TLS_CLIENT_CA"):
         # The container has no client certificate, so a TLS handshake must suffice.
         with socket.create_connection(("127.0.0.1", int(port)), timeout=_SECONDS) as connection:
             context.wrap_socket(connection).close()

@@ -49,9 +49,10 @@ def test_health_check_reads_all_port_variables() -> None:
     assert f'"{PROPERTIES["CHARIOTEER_HTTP_PORT"]["default"]}"' in script
 
 
-def test_health_check_does_not_use_a_proxy() -> None:
+def test_health_check_uses_no_proxy_and_skips_empty_variables() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        variables = {"PORT": str(server.getsockname()[1]), "HTTP_PROXY": "http://127.0.0.1:1"}
+        empty = {"CHARIOTEER_HTTP_PORT": "", "CHARIOTEER_TLS_CERT": "", "CHARIOTEER_TLS_CLIENT_CA": ""}
+        variables = {"PORT": str(server.getsockname()[1]), "HTTP_PROXY": "http://127.0.0.1:1", **empty}
         command = [sys.executable, ROOT / "deploy" / "healthcheck.py"]
         with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE) as check:
             server.settimeout(10)

@@ -22,7 +22,7 @@ from app import __version__
 from app.core.cli.interruption import exit_interrupted
 from app.core.plugin_loading import VARIABLE, PluginError
 from app.core.plugins import registry
-from app.core.settings.environment import check_finite
+from app.core.settings.environment import check_values, drop_empty_variables
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
 from tasks.inference.error import InferenceError
@@ -49,7 +49,7 @@ def command_line() -> App:
         name="charioteer",
         help="Serve any vision model over standard inference protocols.",
         version=__version__,
-        config=check_finite,
+        config=(drop_empty_variables, check_values),
         default_parameter=DEFAULTS,
         suppress_keyboard_interrupt=False,
     )

@@ -24,7 +24,7 @@ from cyclopts.config import Toml
 from app.core.cli import EXPECTED_ERRORS
 from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
-from app.core.settings.environment import MODELS, check_finite, environment
+from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
 from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, DefaultPort, ListeningSettings, TransportSettings
 from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
@@ -238,7 +238,7 @@ command = App(
     name="serve",
     usage="Usage: charioteer serve [PATH] [OPTIONS]",
     help_epilogue=_EPILOGUE,
-    config=(read_config_file, check_finite),
+    config=(drop_empty_variables, read_config_file, check_values),
     default_parameter=Parameter(show=False),
 )
 command.default(serve)

@@ -1,10 +1,12 @@
 """Environment variables, help and numbers of options."""
 
 import math
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, get_args
 
-from cyclopts import App, ArgumentCollection, Group, Parameter, ValidationError
+from cyclopts import App, ArgumentCollection, Group, Parameter, Token, ValidationError
 
 # Groups of the help, in this order.
 MODELS = Group("Models", sort_key=1)
@@ -23,14 +25,29 @@ def environment(*names: str, **parameter: Any) -> Parameter:
     return Parameter(env_var=names, **parameter)
 
 
-def check_finite(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Reject infinity and NaN for numbers of every source; validators of a range accept infinity.
+def drop_empty_variables(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Read an empty environment variable as one that is not set: Compose writes ``${NAME:-}`` as one."""
+    for argument in arguments:
+        if [(token.source, token.value) for token in argument.tokens] == [("env", "")]:
+            argument.tokens.clear()
+            for name in [name for name in argument.parameter.env_var or () if os.environ.get(name)][:1]:
+                argument.tokens.append(Token(keyword=name, value=os.environ[name], source="env"))
+
+
+def check_values(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Reject empty paths, and infinite numbers, of every source.
+
+    An empty path would be the current folder, and validators of a range accept infinity.
 
     Raise ValidationError naming the option and its value.
     """
     for argument in arguments:
-        if float in (argument.hint, *get_args(argument.hint)):
-            for token in argument.tokens:
+        types = (argument.hint, *get_args(argument.hint))
+        for token in argument.tokens:
+            if Path in types and not token.value:
+                message = "Expected a path; `.` is the current folder."
+                raise ValidationError(exception_message=message, argument=argument, value="")
+            if float in types:
                 with suppress(ValueError):
                     if not math.isfinite(value := float(token.value)):
                         message = "Expected a finite number."

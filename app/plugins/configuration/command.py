@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.core.cli.serve import read_config_file, serve, unknown_variables
 from app.core.cli.terminal import console, printable, table
-from app.core.settings.environment import check_finite
+from app.core.settings.environment import check_values, drop_empty_variables
 from app.core.settings.network import DefaultPort
 
 _SECRET = ("record", "drift_webhook")
@@ -40,10 +40,10 @@ def config(
     def collect(_: App, __: tuple[str, ...], collection: ArgumentCollection) -> None:
         arguments.extend(argument for argument in collection if not argument.children)
 
-    sources = (read_config_file, check_finite, collect)
+    sources = (drop_empty_variables, read_config_file, check_values, collect)
     parser = App(name="charioteer config", config=sources, help_flags=[], version_flags=[])
     parser.default(serve)
-    _, bound, _ = parser.parse_args(options)
+    _, bound, _ = parser.parse_args(options, exit_on_error=False, print_error=False)
     values = dict(bound.arguments)
     for part in bound.arguments.values():
         values |= getattr(part, "__dict__", {})

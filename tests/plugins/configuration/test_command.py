@@ -125,6 +125,34 @@ def test_number_in_the_environment_or_a_file_is_finite(tmp_path: Path, monkeypat
         command.parse_args([], exit_on_error=False, print_error=False)
 
 
+def test_empty_variable_is_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.toml").write_text("record-images = 'images'")
+    for variable in environment_schema()["properties"]:
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setenv("MODEL_PATH", "model.onnx")
+    config("--config", "c.toml")
+    sources = {option: cells[:2] for option, cells in rows(capsys).items() if option != "--config"}
+    assert sources == {"--model": ["model.onnx", "MODEL_PATH"], "--record-images": ["images", "c.toml"]}
+
+
+def test_empty_path_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["--model-repository", ""], ["--tls-cert="], [""]):
+        with pytest.raises(ValidationError, match=r"Expected a path; `\.` is the current folder"):
+            command.parse_args(words, exit_on_error=False, print_error=False)
+    monkeypatch.setenv("CHARIOTEER_API_KEYS", "")
+    completed = charioteer("keys", "list")
+    assert completed.stderr == "charioteer: --file is missing; `charioteer keys list --help` describes it\n"
+
+
+def test_config_reports_an_invalid_option_in_one_line() -> None:
+    completed = charioteer("config", "--port", "x")
+    assert completed.returncode == 2
+    assert completed.stderr == 'charioteer: Invalid value for --port: unable to convert "x" into int\n'
+
+
 @pytest.mark.parametrize(("name", "reason"), [("c.toml", "Invalid value .*"), ("nowhere.toml", "No"), (".", "Is a")])
 def test_file_that_cannot_be_read_is_rejected_with_its_option(name: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / name
