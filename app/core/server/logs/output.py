@@ -11,11 +11,15 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
+from app.core.engine.error_text import printable_text
 from app.core.server.logs.lines import LogLines, LogLinesHandler
 from app.core.server.logs.stdio import log_file, open_missing_fds, set_nonblocking
 
 _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})
 """Fields of successful inferences on a terminal, whose lines should not wrap."""
+
+_HALF_TRACEBACK = 16_384
+"""Characters at each end of a traceback that are logged: the message of a model's exception may have megabytes."""
 
 _LINE_ENDS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
 """Line ends of Unicode in UTF-8, which JSON allows in strings, and their escapes."""
@@ -41,15 +45,21 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
     if resolved_format == "console":
         final_processors: list[Any] = [
             _shorten_for_terminal,
+            _format_exception,
             _escape_control_characters,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, pad_level=False),
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                pad_event_to=0,
+                pad_level=False,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
         ]
         own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
         logger_factory: Any = structlog.stdlib.LoggerFactory()
     else:
-        final_processors = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
+        final_processors = [_format_exception, structlog.processors.JSONRenderer(_as_json)]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
-        own_processors = [structlog.processors.format_exc_info, _as_bytes]
+        own_processors = [_format_exception, _as_bytes]
         logger_factory = partial(_use_log_lines, lines)
         # The readers of the log cannot read Python's own tracebacks.
         sys.excepthook = _log_crash
@@ -99,11 +109,21 @@ def _shorten_for_terminal(_: object, __: str, event: MutableMapping[str, Any]) -
     return event
 
 
+def _format_exception(logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace `exc_info` with the traceback, and keep both ends of a long one, where its frames and messages are."""
+    event = structlog.processors.format_exc_info(logger, name, event)
+    text = event.get("exception")
+    if isinstance(text, str) and (omitted := len(text) - 2 * _HALF_TRACEBACK) > 0:
+        middle = f" ... {omitted:,} characters ... "
+        event["exception"] = text[:_HALF_TRACEBACK] + middle + text[-_HALF_TRACEBACK:]
+    return event
+
+
 def _escape_control_characters(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Escape control characters from clients, which could control the reader's terminal."""
     for name, value in event.items():
-        if isinstance(value, str) and name != "exception" and not value.isprintable():
-            event[name] = repr(value)
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = printable_text(value) if name == "exception" else repr(value)
     return event
 
 

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.servers.server_process import ROOT
 
 JSON = """
@@ -61,4 +63,30 @@ def test_lines_on_a_terminal_are_short_and_without_control_characters() -> None:
     assert "request_id" not in inference
     assert "model failed to load" in failure
     assert r"\x1b[31mdetector" in failure
+    assert "\x1b" not in completed.stderr
+
+
+TRACEBACK = """
+import logging, sys, structlog
+from app.core.server.logs.output import configure_logging
+configure_logging(sys.argv[1])
+try:
+    try:
+        raise ValueError("\33[31mred" + 10_000_000 * "x")
+    except ValueError as error:
+        raise RuntimeError("the last") from error
+except RuntimeError:
+    structlog.get_logger().exception("own")
+    logging.getLogger("app").exception("foreign")
+logging.shutdown()
+"""
+
+
+@pytest.mark.parametrize(("log_format", "escape"), [("json", r"\u001b"), ("console", r"\x1b")])
+def test_long_traceback_keeps_its_ends(log_format: str, escape: str) -> None:
+    command = [sys.executable, "-c", TRACEBACK, log_format]
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(completed.stderr) < 100_000
+    for text in ("Traceback", f"ValueError: {escape}[31mred", "RuntimeError: the last", "characters ..."):
+        assert completed.stderr.count(text) >= 2
     assert "\x1b" not in completed.stderr
