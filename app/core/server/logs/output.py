@@ -1,5 +1,6 @@
 """Configure the format and the destination of log lines."""
 
+import json
 import logging
 import sys
 import threading
@@ -137,7 +138,11 @@ def _as_json(event: object, **_: object) -> str:
 
 def _encode(event: object) -> bytes:
     """Return the event as one line of JSON, also for readers that end lines at Unicode's other line ends."""
-    line = msgspec.json.encode(event, enc_hook=repr)
+    try:
+        line = msgspec.json.encode(event, enc_hook=repr)
+    except UnicodeEncodeError:
+        # Lone surrogates, from a token or from a name of a file that is not UTF-8.
+        line = json.dumps(event, default=repr, ensure_ascii=False).encode(errors="replace")
     if not line.isascii():
         for character, escaped in _LINE_ENDS.items():
             line = line.replace(character, escaped)

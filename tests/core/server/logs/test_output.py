@@ -20,7 +20,8 @@ for error in (ExecuteBatchError("left"), ValueError("kept")):
         logging.getLogger("grpc._cython.cygrpc").exception("raised in core")
 text = "a\u2028b\u2029c\x85d\u2027\xe9"
 structlog.get_logger().info("inference", metadata={text: [text]})
-logging.getLogger("app").warning("model failed", extra={"reason": text})
+logging.getLogger("app").warning("model failed", extra={"reason": text + "\\udcff"})
+structlog.get_logger().info("inference", client="jwt:\\ud800")
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
@@ -32,10 +33,11 @@ def test_json_log_has_escaped_line_ends_and_crashes_but_no_disconnected_clients_
     completed = subprocess.run([sys.executable, "-c", JSON], cwd=ROOT, capture_output=True, check=False)
     assert completed.returncode == 1
     text = "a\u2028b\u2029c\x85d\u2027\xe9"
-    error, own, foreign, in_thread, at_end = map(json.loads, completed.stderr.decode().splitlines())
+    error, own, foreign, client, in_thread, at_end = map(json.loads, completed.stderr.decode().splitlines())
     assert "ValueError: kept" in error["exception"]
     assert own["metadata"] == {text: [text]}
-    assert foreign["reason"] == text
+    assert foreign["reason"] == text + "?"
+    assert client["client"] == "jwt:?"
     assert ["ZeroDivisionError" in line["exception"] for line in (in_thread, at_end)] == [True, False]
 
 
