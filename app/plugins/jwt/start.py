@@ -44,10 +44,14 @@ def start(host: Host) -> Parts:
         raise SettingsError(
             "--jwks needs --jwt-issuer and --jwt-audience: a token for another service is not for this one"
         )
+    if settings.jwks.parts[:1] in (("http:",), ("https:",)):
+        raise SettingsError(
+            "--jwks: Expected a file, got a URL; save its key set, because the server downloads nothing"
+        )
     with needs_extra("--jwks", "jwt", SettingsError):
         from app.plugins.jwt.validator import JwtValidator, read_key_set
 
     def read_validator(content: bytes) -> JwtValidator:
         return JwtValidator(read_key_set(content), issuer, audience)
 
-    return Parts(identities=Tokens(WatchedFile(settings.jwks, read_validator)))
+    return Parts(identities=Tokens(WatchedFile(settings.jwks, read_validator, "--jwks")))

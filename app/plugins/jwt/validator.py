@@ -139,7 +139,7 @@ class JwtValidator:
             raise
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             fault = next(
-                (text for error_type, text in _FAULTS if isinstance(error, error_type)), "it is no JSON Web Token"
+                (text for error_type, text in _FAULTS if isinstance(error, error_type)), "it is no valid JSON Web Token"
             )
             raise _invalid_token(fault) from None
 

@@ -56,7 +56,9 @@ class ImageReader:
         self._networks = [_read_network(text) for text in _items(settings.label_studio_networks)]
         self._key: WatchedFile[str] | None = None
         if settings.label_studio_key is not None:
-            self._key = WatchedFile(settings.label_studio_key, lambda content: content.decode().strip())
+            self._key = WatchedFile(
+                settings.label_studio_key, lambda content: content.decode().strip(), "--label-studio-key"
+            )
         self._token = ("", 0.0)
         self._trust = ssl.create_default_context()
         # httpx logs every URL, and those of buckets contain signatures.

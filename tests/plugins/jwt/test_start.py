@@ -43,7 +43,8 @@ def service(**options: Any) -> Service:
         ({"api_keys": Path("none"), "jwt_issuer": "a"}, "--jwt-issuer needs --jwks"),
         ({"jwks": Path("a")}, "--jwks needs --jwt-issuer and --jwt-audience"),
         ({"jwks": Path("a"), "jwt_issuer": "a", "jwt_audience": ""}, "--jwks needs --jwt-issuer and --jwt-audience"),
-        ({"jwks": Path("none"), "jwt_issuer": "a", "jwt_audience": "b"}, "none cannot be read: No such file"),
+        ({"jwks": Path("none"), "jwt_issuer": "a", "jwt_audience": "b"}, "--jwks: none cannot be read: No such file"),
+        ({"jwks": Path("https://a/keys"), "jwt_issuer": "a", "jwt_audience": "b"}, "Expected a file, got a URL"),
     ],
 )
 def test_contradicting_options_raise_settings_error(options: dict[str, Any], error_text: str) -> None:

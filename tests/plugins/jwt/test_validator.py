@@ -73,8 +73,8 @@ def test_token_of_several_audiences_that_expired_seconds_ago_is_accepted(tokens:
         ({"aud": "another"}, "it is for another audience"),
         ({"aud": []}, "it lacks one of exp, iss, aud and sub"),
         ({"sub": ""}, "its sub is empty"),
-        ({"sub": 7}, "it is no JSON Web Token"),
-        ({"exp": "tomorrow"}, "it is no JSON Web Token"),
+        ({"sub": 7}, "it is no valid JSON Web Token"),
+        ({"exp": "tomorrow"}, "it is no valid JSON Web Token"),
     ],
 )
 def test_token_with_invalid_claims_is_rejected(
@@ -95,7 +95,7 @@ def _signed(payload: Any) -> str:
     [b'{"exp": 1e999, "iss": "https://issuer.example", "aud": "charioteer", "sub": "a"}', b"[]", b"\xff", b"[" * 5000],
 )
 def test_malformed_payload_is_rejected(tokens: JwtValidator, payload: bytes) -> None:
-    assert rejection_reason(tokens, _signed(payload)) in ("it is no JSON Web Token", "it has expired")
+    assert rejection_reason(tokens, _signed(payload)) in ("it is no valid JSON Web Token", "it has expired")
 
 
 def test_signature_with_an_unknown_key_is_rejected(tokens: JwtValidator) -> None:
@@ -125,7 +125,7 @@ def test_public_key_as_hmac_secret_is_rejected(tokens: JwtValidator, kid: str, k
 
 @pytest.mark.parametrize("header", [{"crit": ["exp2"], "exp2": 1}, {"crit": ["b64"], "b64": False}, {"crit": []}])
 def test_unknown_critical_header_is_rejected(tokens: JwtValidator, header: dict[str, Any]) -> None:
-    with pytest.raises(AccessError, match="it is no JSON Web Token"):
+    with pytest.raises(AccessError, match="it is no valid JSON Web Token"):
         tokens.identify(token(**header))
 
 
@@ -157,7 +157,10 @@ DEEP = forged(b'{"alg":' + b"[" * 6000, {})
 
 @pytest.mark.parametrize("token_text", ["..", "a.b.c", "a.b", "", forged({}, {}), "\x00.\x00.\x00", "ä.ö.ü", DEEP])
 def test_text_that_is_not_a_token_is_rejected(tokens: JwtValidator, token_text: str) -> None:
-    assert rejection_reason(tokens, token_text) in ("it is no JSON Web Token", "its kid names no key of the issuer")
+    assert rejection_reason(tokens, token_text) in (
+        "it is no valid JSON Web Token",
+        "its kid names no key of the issuer",
+    )
 
 
 def test_identity_of_a_token_is_cached_until_it_expires() -> None:

@@ -103,5 +103,5 @@ def open_access_control(
         raise SettingsError("--burst needs --requests-per-second")
     keys = None
     if settings.api_keys is not None:
-        keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)))
+        keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)), "--api-keys")
     return AccessControl(keys, identities, RateLimiter(make_rate(per_second, burst)), RejectionLog(metrics))

@@ -20,13 +20,14 @@ class WatchedFile(Generic[T]):
     """Hold the current content of a file, or of the target of a link. Use it only from the event loop.
 
     It is checked at most once in `check_seconds`. If a change is not readable, or `parse` raises `SettingsError`, the
-    old content stays, and the error is logged once. Raise SettingsError if the file is not readable now.
+    old content stays, and the error is logged once. Raise SettingsError with `option` if the file is not readable now.
     """
 
     def __init__(
         self,
         path: Path,
         parse: Callable[[bytes], T],
+        option: str,
         *,
         check_seconds: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
@@ -37,7 +38,10 @@ class WatchedFile(Generic[T]):
         self._clock = clock
         self._next_check = clock() + check_seconds
         self._last_stamp: FileStamp = None
-        self._value = self._load()
+        try:
+            self._value = self._load()
+        except SettingsError as error:
+            raise SettingsError(f"{option}: {error}") from None
 
     @property
     def value(self) -> T:
@@ -80,6 +84,8 @@ def read_file(path: Path, parse: Callable[[bytes], T]) -> T:
         return parse(path.read_bytes())
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: Expected text in UTF-8") from None
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from None
 

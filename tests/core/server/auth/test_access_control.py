@@ -22,7 +22,7 @@ def test_access_is_open_without_keys_and_tokens() -> None:
     [
         ({"requests_per_second": 1.0}, "--requests-per-second needs --api-keys or --jwks"),
         ({"burst": 1}, "--burst needs --api-keys or --jwks"),
-        ({"api_keys": Path("none")}, "none cannot be read: No such file"),
+        ({"api_keys": Path("none")}, "--api-keys: none cannot be read: No such file"),
         ({"api_keys": Path("none"), "burst": 1}, "--burst needs --requests-per-second"),
     ],
 )

@@ -138,7 +138,7 @@ def test_stream_ends_when_its_key_is_removed_and_the_rejection_is_logged(
 ) -> None:
     path = tmp_path / "keys.json"
     add_key(path, "slow", ApiKey(name="slow", sha256="0" * 64, permissions=("infer", "read")))
-    keys = WatchedFile(path, lambda content: ApiKeys(read_keys(content)), check_seconds=0)
+    keys = WatchedFile(path, lambda content: ApiKeys(read_keys(content)), "--api-keys", check_seconds=0)
     with (
         structlog.testing.capture_logs() as logs,
         peer_of(AccessControl(keys, None, RateLimiter(), RejectionLog(CollectorRegistry()))) as peer,

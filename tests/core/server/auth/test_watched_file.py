@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_change_is_read_at_the_next_check(path: Path) -> None:
     clock = Clock()
-    watched = WatchedFile(path, number_in, clock=clock)
+    watched = WatchedFile(path, number_in, "--number", clock=clock)
     replace(path, "2")
     assert watched.value == 1
     clock.now += 0.999
@@ -59,7 +59,7 @@ def test_unusable_file_keeps_the_old_value_until_it_is_back_and_is_logged_once(
     path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object], reason: str
 ) -> None:
     clock = Clock()
-    watched = WatchedFile(path, number_in, clock=clock)
+    watched = WatchedFile(path, number_in, "--number", clock=clock)
     damage(path)
     for _ in range(3):
         clock.now += 1
@@ -81,7 +81,7 @@ def test_replaced_symlink_is_a_change(tmp_path: Path) -> None:
     link = tmp_path / "data"
     link.symlink_to("1")
     clock = Clock()
-    watched = WatchedFile(link / "number", number_in, clock=clock)
+    watched = WatchedFile(link / "number", number_in, "--number", clock=clock)
     (tmp_path / "new").symlink_to("2")
     (tmp_path / "new").replace(link)
     clock.now += 1
@@ -90,15 +90,21 @@ def test_replaced_symlink_is_a_change(tmp_path: Path) -> None:
 
 def test_file_writable_by_others_logs_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.chmod(0o644)
-    WatchedFile(path, number_in)
+    WatchedFile(path, number_in, "--number")
     assert not caplog.records
     path.chmod(0o664)
-    WatchedFile(path, number_in)
+    WatchedFile(path, number_in, "--number")
     assert [record.message for record in caplog.records] == ["key file is writable by other users"]
 
 
 def test_unreadable_file_at_the_start_raises_settings_error(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"none cannot be read: No such file or directory$"):
-        WatchedFile(tmp_path / "none", number_in)
+    with pytest.raises(SettingsError, match=r"^--number: .*none cannot be read: No such file or directory$"):
+        WatchedFile(tmp_path / "none", number_in, "--number")
     with pytest.raises(SettingsError, match=r"cannot be read: Is a directory$"):
-        WatchedFile(tmp_path, number_in)
+        WatchedFile(tmp_path, number_in, "--number")
+
+
+def test_file_that_is_not_utf8_raises_settings_error(path: Path) -> None:
+    path.write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=r"^--text: .*number: Expected text in UTF-8$"):
+        WatchedFile(path, bytes.decode, "--text")
