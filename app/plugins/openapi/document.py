@@ -77,8 +77,10 @@ def describe_service(
         for operation in group:
             path = _PARAMETER.sub(r"{\g<name>}", operation.path) + (f":{operation.verb}" if operation.verb else "")
             methods = paths.setdefault(path, {})
-            operation_object = _operation(tag, operation, schema_by_type, secured)
             method = operation.method.lower()
+            # Generators name the functions of a client after it: post_v2_models_target_infer.
+            operation_id = re.sub(r"\W+", "_", f"{method}{path}").rstrip("_")
+            operation_object = {"operationId": operation_id, **_operation(tag, operation, schema_by_type, secured)}
             methods[method] = _merged(methods[method], operation_object) if method in methods else operation_object
     return {
         "openapi": "3.1.0",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from litestar import Litestar
 from litestar.routes import HTTPRoute
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from tests.core.server.auth.test_routes import OPEN, PERMISSION_OF
 from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
@@ -45,6 +46,15 @@ def test_every_route_except_the_web_page_is_documented(app: Litestar, document: 
     }
     pages = {route for route in served if route[0].startswith(("/page", "/guide", "/grps/v1/monitor", "/openapi.json"))}
     assert served - documented == pages
+
+
+def test_document_is_valid_and_every_operation_has_an_id_of_its_own(document: dict[str, Any]) -> None:
+    OPENAPI_31_VALIDATOR.validate(document)
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    paths = document["paths"]
+    assert paths["/v1/models/{target}:predict"]["post"]["operationId"] == "post_v1_models_target_predict"
+    assert paths["/"]["get"]["operationId"] == "get"
 
 
 @pytest.mark.parametrize(
