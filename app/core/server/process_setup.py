@@ -25,7 +25,7 @@ holds an arena for less than a microsecond at a time, so a few arenas serve many
 
 
 def configure_process() -> None:
-    """Keep image-sized blocks between requests in few arenas, and limit OpenCV to one thread.
+    """Keep image-sized blocks between requests in few arenas, limit OpenCV to one thread, and silence gRPC's own log.
 
     OpenCV threads are useless because every worker is a thread already. Without kept blocks, each request pays for page
     faults on megabytes of fresh memory (docs/architecture.md, "Speed"). With one arena for each thread, every arena
@@ -33,6 +33,8 @@ def configure_process() -> None:
     """
     cv2.setNumThreads(1)
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    # Every failed handshake of any client would be a line, and no JSON.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
     mallopt(_M_TRIM_THRESHOLD, 256 * _MIB)

@@ -88,6 +88,7 @@ def test_every_port_rejects_clients_without_a_certificate(
     for address in (server.grpc_address, server.tensorflow_grpc_address):
         with channel(server, authority, None, address) as grpc_channel, raises_status(grpc.StatusCode.UNAVAILABLE):
             ready(grpc_channel)
+    assert [line for line in server.log if not line.startswith("{")] == []
 
 
 def test_grpc_without_tls_is_rejected(server: ServerProcess) -> None:
