@@ -15,6 +15,7 @@ _logger = logging.getLogger(__name__)
 _MAX_WAITING = 64
 _BACKOFF = (1.0, 2.0, 4.0, 8.0)
 _TIMEOUT = 5.0
+_HEADERS = {"content-type": "application/json"}
 
 
 class Webhook:
@@ -56,13 +57,13 @@ class Webhook:
             if self._closing.wait(wait):
                 return False
             try:
-                response = client.post(self._url, content=body, headers={"content-type": "application/json"})
+                # The body of the answer is not read: it may be large, or never end.
+                with client.stream("POST", self._url, content=body, headers=_HEADERS) as response:
+                    if response.is_success:
+                        return True
+                    reason = f"status {response.status_code}"
             except Exception as error:  # noqa: BLE001 - an error must not stop later alerts
                 reason = type(error).__name__
-                continue
-            if response.is_success:
-                return True
-            reason = f"status {response.status_code}"
         # Do not log the URL: it may contain a secret.
         _logger.warning("the drift webhook did not accept an alert for %s: %s", alert.model, reason)
         return False

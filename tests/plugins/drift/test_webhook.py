@@ -3,8 +3,10 @@
 import json
 import logging
 import queue
+import socket
 import threading
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,6 +52,16 @@ def test_alert_is_retried_until_accepted() -> None:
     assert len(received) == 4
     assert received[0]["model"] == "m"
     assert received[0]["drifted"] is True
+
+
+def test_body_of_the_answer_is_not_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        port = server.getsockname()[1]
+        outcome = pool.submit(outcomes, f"http://127.0.0.1:{port}/", 1, [])
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+            assert outcome.result(30) == ["sent"]
 
 
 def test_failing_webhook_is_given_up_without_logging_its_key(caplog: Any) -> None:
