@@ -76,8 +76,18 @@ def _plugins() -> Any:
 
 def main() -> None:
     """Run the ``charioteer`` command."""
-    claim_names()
-    importlib.import_module("app.core.cli").main()
+    import os
+    import signal
+
+    if os.getpid() == 1:
+        # Linux drops a SIGTERM to the first process of a container until it has a handler; the imports take seconds.
+        signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
+    try:
+        claim_names()
+        command_line = importlib.import_module("app.core.cli")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    command_line.main()
 
 
 def import_own(name: str) -> Any:

@@ -1,10 +1,13 @@
 """Ctrl-C in commands that run models."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.servers.server_process import ROOT
 
@@ -52,3 +55,21 @@ def test_interrupted_command_exits_with_130_while_native_code_runs(tmp_path: Pat
         _, error = process.communicate(timeout=300)
     assert (process.returncode, error) == (130, "charioteer: interrupted\n")
     assert (tmp_path / "hook-ran").exists()
+
+
+_IMPORTING = """
+import importlib, os, signal, sys
+import charioteer
+os.getpid = lambda: 1
+signal.signal(signal.SIGINT, signal.default_int_handler)
+importlib.import_module = lambda _: signal.raise_signal(int(sys.argv[1]))
+charioteer.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_first_process_of_a_container_ends_at_a_signal_during_its_imports(number: int, status: int) -> None:
+    command = [sys.executable, "-c", _IMPORTING, str(int(number))]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "app" / "public_api")}
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stderr) == (status, "")
