@@ -25,10 +25,9 @@ class Model:
 pytestmark = pytest.mark.slow
 
 
-def test_different_answers_are_listed_and_their_image_opens(browser: Browser, tmp_path: Path) -> None:
+def test_different_answers_of_a_loaded_shadow_version_are_listed(browser: Browser, tmp_path: Path) -> None:
     task, folder = "IMAGE_CLASSIFICATION", tmp_path / "models" / "m"
-    shadow = {"version": "2", "share": 1}
-    write_model(folder / "1", CODE.format(channel=0), task_type=task, shadow=shadow)
+    write_model(folder / "1", CODE.format(channel=0), task_type=task)
     write_model(folder / "2", CODE.format(channel=1), task_type=task)
     (folder / "model-settings.json").write_text(json.dumps({"versions": ["1"]}))
     options = ("--allow-code", "--record", str(tmp_path / "store.db"), "--record-images", str(tmp_path / "images"))
@@ -39,6 +38,10 @@ def test_different_answers_are_listed_and_their_image_opens(browser: Browser, tm
         run_server("--model-repository", str(tmp_path / "models"), *options) as server,
         open_page(browser, f"{server.address}/#shadow") as page,
     ):
+        expect(page.get_by_role("heading", name="Inferences")).to_be_visible()
+        expect(page.get_by_role("heading", name="Disagreements")).to_be_hidden()
+        write_model(folder / "1", CODE.format(channel=0), task_type=task, shadow={"version": "2", "share": 1})
+        httpx.post(f"{server.address}/v2/repository/models/m/load", timeout=60).raise_for_status()
         page.get_by_role("heading", name="Disagreements").click()
         expect(page.get_by_text("The latest 0 images with different answers")).to_be_visible()
         httpx.post(f"{server.address}/v2/models/m-m/infer", json=body, timeout=60).raise_for_status()

@@ -95,9 +95,10 @@ class Shadows:
         if not self._queue.submit(job):
             self._count(job, "dropped", len(samples))
 
-    def differing(self) -> Sequence[DifferentAnswers]:
-        """Return the latest images with different answers, the newest first."""
-        return [*reversed(self._differing)]
+    def differing(self) -> Sequence[DifferentAnswers] | None:
+        """Return the latest images with different answers, the newest first; None if no model has a shadow version."""
+        sources = (one.source for one in self._engine.registry.registrations)
+        return [*reversed(self._differing)] if any(settings_of(source).version for source in sources) else None
 
     def close(self, seconds: float) -> None:
         """Drop what waits, and record what was answered."""

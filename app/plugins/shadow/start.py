@@ -19,19 +19,18 @@ def start(host: Host) -> Parts:
     """
     settings = host.settings.of(RecordingSettings)
 
-    def champions_of(sources: Sequence[ModelSource]) -> Sequence[ModelSource]:
-        champions = [source for source in sources if settings_of(source).version]
-        for source in champions:
-            shadow_source(source, [other.version for other in sources if other.name == source.name])
-            if settings.record is None:
-                raise ModelError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
-        return champions
+    def check(sources: Sequence[ModelSource]) -> None:
+        for source in sources:
+            if settings_of(source).version:
+                shadow_source(source, [other.version for other in sources if other.name == source.name])
+                if settings.record is None:
+                    raise ModelError(f'{source.folder}: "shadow" needs --record, where its answers are kept')
 
     try:
-        champions = champions_of([one.source for one in host.engine.registry.registrations])
+        check([one.source for one in host.engine.registry.registrations])
     except ModelError as error:
         raise SettingsError(str(error)) from None
-    host.engine.repository.checks.append(champions_of)
+    host.engine.repository.checks.append(check)
     if settings.record is None:
         return Parts()
     # Import late: servers that record nothing start faster.
@@ -44,6 +43,5 @@ def start(host: Host) -> Parts:
     writer = ShadowWriter(store_at(parse_dsn(settings.record)), keep)
     shadows = Shadows(host.engine, writer, Redaction(redacted_keys(settings)), host.metrics)
     # The view shows answers, as the view of recordings does.
-    is_shown = champions and recording_routes(host.settings).is_available
-    views = {"shadow": shadows.differing} if is_shown else {}
+    views = {"shadow": shadows.differing} if recording_routes(host.settings).is_available else {}
     return Parts(observers=(shadows,), close=shadows.close, views=views)

@@ -44,7 +44,7 @@ class Repository:
         timeout: float = 60.0,
     ) -> None:
         self.registry = registry
-        self.checks: list[Callable[[Sequence[ModelSource]], object]] = []
+        self.checks: list[Callable[[Sequence[ModelSource]], None]] = []
         self._discover = discover
         self._load = load
         self._timeout = timeout

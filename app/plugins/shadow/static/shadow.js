@@ -14,7 +14,9 @@ export function extend(container, { main, tools }) {
   const body = make("tbody");
   const table = make("table.text-table", { "aria-label": "Different answers" }, tableHead(COLUMNS), body);
   const scrollable = make("div.scrollable", { tabindex: "0", role: "group", "aria-label": "Different answers" }, table);
-  container.append(disclosure(make("h2", "Disagreements"), status, message.element, scrollable));
+  const section = disclosure(make("h2", "Disagreements"), status, message.element, scrollable);
+  section.hidden = true;
+  container.append(section);
   let [shown, dialog] = ["", null];
 
   const polling = poll(async () => {
@@ -22,6 +24,9 @@ export function extend(container, { main, tools }) {
       const images = await requestJson(new URL("page/shadow.json", tools.root));
       if (polling.closed || shown === JSON.stringify(images)) return;
       shown = JSON.stringify(images);
+      // A load of a model adds or removes its shadow version.
+      section.hidden = images === null;
+      if (images === null) return;
       setText(status, `The latest ${counted(images.length, "image")} with different answers`);
       body.replaceChildren(...images.map(createRow));
     } catch (error) {
