@@ -132,6 +132,11 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
             raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=max(1, math.ceil(waited)))
 
+    def take_recorded(self) -> "Future[None] | None":
+        """Return `recorded`, and drop it: its callbacks refer to this context, and a cycle would keep the images."""
+        recorded, self.recorded = self.recorded, None
+        return recorded
+
     def finish(self) -> None:
         """Set the fields that follow from the others when the request has ended."""
         self.id = f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"

@@ -115,7 +115,7 @@ class RequestJob(Generic[WireT]):
             self._error = error
         self._is_settled = True
         self._release()
-        recorded = self.context.recorded
+        recorded = self.context.take_recorded()
         if recorded is None or self._error is not None:
             self._notify()
         else:
@@ -169,9 +169,10 @@ class RequestJob(Generic[WireT]):
 
 async def wait_recorded(context: RequestContext) -> None:
     """Wait until an inference is recorded. Raise InferenceError if it cannot be recorded."""
-    if context.recorded is not None:
+    recorded = context.take_recorded()
+    if recorded is not None:
         # A client that disconnects now cancels the waiting, not the recording.
-        await asyncio.shield(asyncio.wrap_future(context.recorded))
+        await asyncio.shield(asyncio.wrap_future(recorded))
 
 
 class DisconnectWatch:

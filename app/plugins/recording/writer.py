@@ -145,6 +145,8 @@ class Writer:
                 with self._changed:
                     unfinished, self._batch, self._retry_at = self._batch, (), 0.0
                 self._fail_requests(unfinished, StoreFault.FAILED)
+            # Drop images and unloaded models now, not when the next request arrives.
+            del batch
         self._store.close()
 
     def _open(self) -> None:

@@ -1,6 +1,8 @@
 """The engine and its record sink: answers wait until they are recorded."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -57,6 +59,28 @@ def test_response_waits_until_it_is_recorded() -> None:
         assert observed.total > total, "the total includes the recording"
 
     run_with_engine(run, observer, record_sink=sink)
+
+
+def test_recorded_request_is_released_after_its_response() -> None:
+    sink = FakeRecordSink()
+    references: list[weakref.ref[_WatchedFuture]] = []
+
+    async def run(engine: Engine) -> None:
+        for _ in range(5):
+            call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
+            await wait_until_async(lambda: bool(sink.recorded) and sink.recorded[0][1].awaited)
+            event, future = sink.recorded.pop()
+            references.append(weakref.ref(future))
+            future.set_result(None)
+            await call
+            del event, future, call
+        await wait_until_async(lambda: all(reference() is None for reference in references[:-1]))
+
+    gc.disable()
+    try:
+        run_with_engine(run, record_sink=sink)
+    finally:
+        gc.enable()
 
 
 def test_response_that_cannot_be_recorded_is_an_error() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -106,6 +107,15 @@ def test_answers_wait_until_they_are_recorded_in_one_batch(recording: Recording)
     assert (recording.metric("recorded_total"), recording.metric("up")) == (21, 1)
     # Counted after the client has its answer.
     wait_until(lambda: recording.metric("commit_seconds_count") == 2)
+
+
+def test_written_events_are_released_before_the_next_one(recording: Recording) -> None:
+    recorded = recording.record()
+    assert recorded is not None
+    wait_recorded(recorded)
+    reference = weakref.ref(recorded)
+    del recorded
+    wait_until(lambda: reference() is None)
 
 
 def test_failing_store_rejects_immediately_and_recovers(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
