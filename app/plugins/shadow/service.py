@@ -106,7 +106,8 @@ class Shadows:
 
     def _on_idle(self) -> None:
         self._writer.flush()
-        sources = {(one.source.name, one.source.version): one.source for one in self._engine.registry.registrations}
+        ready = [one.source for one in self._engine.registry.registrations if one.servable is not None]
+        sources = {(source.name, source.version): source for source in ready}
         self._servables = {key: found for key, found in self._servables.items() if sources.get(key) is found[0]}
 
     def _answer(self, job: ShadowJob) -> None:

@@ -176,6 +176,16 @@ def test_requests_never_wait_for_a_shadow_answer(tmp_path: Path) -> None:
         wait_until(lambda: _images(client, "agreed") == 40 - _images(client, "dropped"))
 
 
+def test_shadow_version_is_released_with_its_champion(tmp_path: Path) -> None:
+    code = CODE.format(channel=1) + "    def __del__(self):\n        open(__file__ + '.released', 'w').close()\n"
+    folder, store = _write_models(tmp_path / "models", code), tmp_path / "store.db"
+    with _serving(folder, store) as client:
+        _infer(client, 255, 255)
+        wait_until(lambda: _images(client, "agreed") == 1)
+        assert client.post("/v2/repository/models/m/unload").status_code == 200
+        wait_until((folder / "m" / "2" / "model.py.released").exists)
+
+
 def test_failures_stay_in_the_shadow_and_redacted_values_stay_out(tmp_path: Path) -> None:
     folder, store = _write_models(tmp_path / "models", FAILING), tmp_path / "store.db"
     with _serving(folder, store, record_redact="secret") as client:
