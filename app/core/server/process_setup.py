@@ -60,14 +60,15 @@ def freeze_garbage() -> None:
 
     These objects live as long as the process.
     """
-    gc.collect()
+    release_free_memory()
     gc.freeze()
     gc.enable()
-    release_free_memory()
 
 
 def release_free_memory() -> None:
-    """Return free memory of malloc to the system."""
+    """Collect garbage, and return free memory of malloc to the system."""
+    # The error of a request and the request refer to each other, and keep its images and an unloaded model.
+    gc.collect()
     ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 

@@ -1,14 +1,16 @@
 """Process setup: malloc and free memory."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
-from app.core.server.process_setup import releasing_memory
+from app.core.server.process_setup import release_free_memory, releasing_memory
 
 _ARENAS = """
 import ctypes, threading
@@ -68,6 +70,21 @@ print(before - resident())
 def test_free_memory_between_used_blocks_is_released() -> None:
     completed = subprocess.run([sys.executable, "-c", _RELEASED], capture_output=True, text=True, check=True)
     assert int(completed.stdout) > 90
+
+
+def test_garbage_is_collected_with_free_memory() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gc.disable()
+    try:
+        reference = weakref.ref(Cycle())
+        assert reference() is not None
+        release_free_memory()
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_memory_is_released_only_without_requests_in_flight() -> None:
