@@ -64,14 +64,14 @@ def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[Label]:
 
 def kinds_of(item: Item) -> Mapping[Kind, Records]:
     """Return the labels of an image as records, for each kind of answers that they can correct."""
-    if item.label:
-        return {"classes": [{"label": item.label}]}
+    kinds: dict[Kind, Records] = {"classes": [{"label": item.label}]} if item.label else {}
+    if item.label and not item.objects:
+        return kinds
     objects = [label for label in item.objects if not label.ignored]
-    kinds: dict[Kind, Records] = {}
     if all(label.box for label in objects):
         names = ("xmin", "ymin", "xmax", "ymax")
         kinds["box"] = [{"label": label.label} | dict(zip(names, label.box or (), strict=True)) for label in objects]
-    if item.width and all(label.rings and _is_rectangle(label.rings) for label in objects):
+    if (item.width or not objects) and all(label.rings and _is_rectangle(label.rings) for label in objects):
         kinds["oriented"] = [_oriented(label, item.width, item.height) for label in objects]
     if all(label.rings or label.mask for label in objects):
         kinds["contour"] = [{"label": label.label, "contour": _contour(label)} for label in objects]

@@ -52,8 +52,10 @@ def annotated_images(content: object, place: str, errors: LabelErrors) -> Sequen
         made = [annotation for annotation in task.annotations if not annotation.was_cancelled]
         if made:
             chosen = max(made, key=lambda annotation: (annotation.ground_truth, annotation.updated_at))
-            if (item := _item(task, chosen, f"{place}: [{number}]", errors)) is not None:
-                items.append(item)
+            location = f"{place}: [{number}]"
+            # The address of an image may be invalid.
+            with errors.collected(f"{location}.data"):
+                items.extend(filter(None, [_item(task, chosen, location, errors)]))
     return items
 
 
@@ -69,7 +71,10 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
     for index, region in enumerate(annotation.result):
         place = f"{location}.annotations.result[{index}]"
         with errors.collected(place):
-            kind, value = region.get("type"), cast("dict[str, Any]", region.get("value") or {})
+            kind, found = region.get("type"), region.get("value") or {}
+            if not isinstance(found, dict):
+                raise ValueError(f"value: Expected an object, got {quote_value(found)}")
+            value = cast("dict[str, Any]", found)
             if kind == "choices":
                 label = _single_label(value, "choices")
                 continue

@@ -132,6 +132,8 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         ({"image": "http://host:8080/inferences/b-0-0/image"}, [{"result": [ship]}]),
         ({"image": "/data/local-files/?d=day/c.jpg"}, [{"result": [triangle]}]),
         ({"image": "x", "inference": "d-0-0"}, [{"result": [region("choices", choices=["cat"])]}]),
+        ({"image": "e.jpg"}, [{"result": []}]),
+        ({"image": "f.jpg"}, [{"result": [region("choices", choices=["day"]), rectangle("car", 10, 10, 20, 20)]}]),
         ({"image": "none.jpg"}, []),
     ]
     (tmp_path / "labels.json").write_text(json.dumps([{"data": data, "annotations": made} for data, made in tasks]))
@@ -141,10 +143,12 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         detection("b", task_type="ORIENTED_OBJECT_DETECTION"),
         detection("c", task_type="IMAGE_SEGMENTATION"),
         detection("d", records=[{"label": "dog", "score": 0.5}], task_type="IMAGE_CLASSIFICATION"),
+        detection("e", SHIP, task_type="ORIENTED_OBJECT_DETECTION"),
+        detection("f", CAR),
     )
     truth(store, "import", tmp_path / "labels.json")
     points = [{"x": -0.5, "y": -0.5}, {"x": 31.5, "y": -0.5}, {"x": 31.5, "y": 23.5}]
-    expected = [[{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
+    expected = [[CAR], [], [{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
     assert rounded(list(truths_in(store).values())) == rounded(expected)
 
 
@@ -155,6 +159,8 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "brushlabels"}]}]}]', "got 'brushlabels'"),
         ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "polygonlabels"}]}]}]', "original_width"),
         ('[{"data": {"text": "a"}, "annotations": [{"result": []}]}]', "Expected the name or the URL of an image"),
+        ('[{"data": {"image": "http://[a/b.jpg"}, "annotations": [{"result": []}]}]', "[0].data: Invalid IPv6 URL"),
+        ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"value": [1]}]}]}]', "value: Expected an object"),
         ('[{"tasks": 1}]', "Expected the tasks of Label Studio"),
     ],
 )
