@@ -71,10 +71,10 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
     for index, region in enumerate(annotation.result):
         place = f"{location}.annotations.result[{index}]"
         with errors.collected(place):
-            kind, found = region.get("type"), region.get("value") or {}
-            if not isinstance(found, dict):
+            kind, found = region.get("type"), region.get("value", {})
+            if found is not None and not isinstance(found, dict):
                 raise ValueError(f"value: Expected an object, got {quote_value(found)}")
-            value = cast("dict[str, Any]", found)
+            value = cast("dict[str, Any]", found or {})
             if kind == "choices":
                 label = _single_label(value, "choices")
                 continue
