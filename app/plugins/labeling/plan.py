@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from xml.parsers import expat
 
 import msgspec
@@ -32,6 +32,14 @@ _POLYGON_EPSILON = 1.0
 """Pixels. The editor of Label Studio is slow with polygons of more than some hundred points."""
 
 _KEYS = re.compile(r"[^.\[\]]+")
+
+
+class _Region(msgspec.Struct):
+    """A region of an annotation, which has its labels in its value, by its type."""
+
+    type: str
+    value: dict[str, Any]
+    from_name: str = ""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -130,22 +138,31 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
 def with_labels_of_model(plan: Plan, annotation: Mapping[str, Any]) -> Mapping[str, object]:
     """Return an annotation of a project with the labels of the model instead of those of the project.
 
-    Raise INVALID_REQUEST if a label of the project stands for several of the model.
+    Raise INVALID_REQUEST if a label of the project stands for several of the model, or if it has no list of regions.
     """
-    meanings: dict[tuple[object, object], list[str]] = {}
+    meanings: dict[tuple[str, str], list[str]] = {}
     for control, names in plan.controls:
         for name, stored in names.items():
             meanings.setdefault((control.attributes["name"], stored), []).append(name)
-    regions: list[Mapping[str, object]] = []
-    drawn: Sequence[Mapping[str, Any]] = annotation.get("result") or ()
+    regions: list[object] = []
+    try:
+        drawn = msgspec.convert(annotation.get("result") or [], list[Any])
+    except msgspec.ValidationError as error:
+        raise invalid(str(error), "annotation.result") from None
     for region in drawn:
-        kind, value = str(region.get("type")), cast("Mapping[str, Any]", region.get("value") or {})
-        labels: Sequence[str] = value.get(kind) or ()
-        found = [meanings.get((region.get("from_name"), label), [label]) for label in labels]
+        try:
+            labelled = msgspec.convert(region, _Region)
+            labels = msgspec.convert(labelled.value.get(labelled.type), list[str])
+        except msgspec.ValidationError:
+            # Regions of other kinds, such as ratings and taxonomies, have no list of labels.
+            regions.append(region)
+            continue
+        found = [meanings.get((labelled.from_name, label), [label]) for label in labels]
         for label, names in zip(labels, found, strict=True):
             if len(names) > 1:
                 raise invalid(f"The label {quote_value(label)} stands for several of the model: {', '.join(names)}")
-        regions.append({**region, "value": {**value, kind: [name for names in found for name in names]}})
+        value = {**labelled.value, labelled.type: [name for names in found for name in names]}
+        regions.append({**region, "value": value})
     return {**annotation, "result": regions}
 
 
