@@ -95,7 +95,7 @@ def inferences(
             if export_format not in _SKIPPED:
                 raise SettingsError("--with truth is for COCO and YOLO; the other formats always have the truth")
             batches = map(_with_truth, batches)
-        written = _export(batches, to, export_format, images)
+        written = _export(batches, to, export_format, images, only_truths=content == "truth")
         if not written and sql is None and query.reason == NO_TRIAL:
             error_console().print("Trials, such as requests of the page, are left out; --reason any includes them")
     elif sql is not None:
@@ -185,7 +185,12 @@ def _summary(inference: RecordedInference) -> str:
 
 
 def _export(
-    batches: Iterable[Sequence[RecordedInference]], to: Path, export_format: Format, images: Path | None
+    batches: Iterable[Sequence[RecordedInference]],
+    to: Path,
+    export_format: Format,
+    images: Path | None,
+    *,
+    only_truths: bool,
 ) -> int:
     stderr = error_console()
     with stderr.status("Exporting ...") as status:
@@ -196,7 +201,8 @@ def _export(
         result = export(batches, to, export_format, show, images)
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
-        stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {_SKIPPED[export_format]}")
+        reason = f"{_SKIPPED[export_format]}{'; --with truth needs the complete right records' if only_truths else ''}"
+        stderr.print(f"Skipped {counted(result.left_out, 'inference')}: {reason}")
     for change, count in result.changed_objects.items():
         stderr.print(f"{counted(count, 'object')} {change}")
     return result.written

@@ -171,10 +171,12 @@ def test_label_that_cannot_be_used_is_named(tmp_path: Path, content: str, messag
         read_labels(path, None, DatasetOptions())
 
 
-def test_truths_replace_answers_in_a_data_set_for_training(tmp_path: Path) -> None:
+def test_truths_replace_answers_in_a_data_set_for_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_store(tmp_path / "store.db", detection("a", DOG), detection("b", DOG))
     (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "a-0-0", "records": [CAR]}))
     truth(store, "import", tmp_path / "labels.jsonl")
-    inferences(store, query=InferenceQuery(truth="yes"), to=tmp_path / "next.json", content="truth")
+    inferences(store, to=tmp_path / "next.json", content="truth")
+    assert "Skipped 1 inference: " in (messages := " ".join(capsys.readouterr().err.split()))
+    assert "--with truth needs the complete right records" in messages
     written = json.loads((tmp_path / "next.json").read_text())
     assert [item["bbox"] for item in written["annotations"]] == [[10, 10, 20, 20]]
