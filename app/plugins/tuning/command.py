@@ -17,7 +17,7 @@ from rich.table import Table
 
 from app.core.cli.inputs import read_image
 from app.core.cli.samples import sample_image
-from app.core.cli.terminal import console, counted, printable, progress, table
+from app.core.cli.terminal import console, counted, printable, progress, reject_unused, table
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.core.settings.server import ServerSettings
@@ -109,6 +109,8 @@ def tune(
     from app.plugins.tuning.data import read_tuning_data
     from app.plugins.tuning.run import TuningSearch
 
+    if labels is not None:
+        reject_unused("with --labels, whose images are compared", {"--data": data})
     source = msgspec.structs.replace(latest_version(model_at(path)), allow_code=allow_code)
     workers = ServerSettings().worker_count
     limits = image_limits(image_settings)

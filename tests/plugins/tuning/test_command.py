@@ -16,6 +16,7 @@ from rich.console import Console
 
 from app.core.cli.terminal import table
 from app.core.settings.model import ModelError
+from app.core.settings.server import SettingsError
 from app.plugins.tuning.benchmarking import Measurement, measure_candidates
 from app.plugins.tuning.command import TuningOptions, print_figures, tune
 from app.plugins.tuning.quantization import choose_images
@@ -135,6 +136,8 @@ def test_image_of_a_folder_that_cannot_be_decoded_is_left_out_and_named(tmp_path
 
 def test_answers_are_measured_with_labels(tmp_path: Path) -> None:
     write_coco_dataset(tmp_path, [coco_annotation()])
+    with pytest.raises(SettingsError, match="--data: no effect with --labels"):
+        run(MODELS / "detector", labels=tmp_path, data=IMAGES)
     output = run(MODELS / "detector", labels=tmp_path, precisions=("fp32",))
     assert "Answers, map_coco on 1 image" in output
     assert len(re.findall(r"onnxruntime │ +fp32 │ +(?:full|reduced) │ +\d\.\d{4} │ -?\d\.\d{4} │", output)) == 2
