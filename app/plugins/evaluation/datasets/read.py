@@ -60,7 +60,8 @@ def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions())
         raise EvaluationError(f"{source}: there is no such file or folder")
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
-        raise EvaluationError(f"{source}: Expected labelled images as {dataset.format}, got none")
+        lines = (f"{source}: Expected labelled images as {dataset.format}, got none", *dataset.notes)
+        raise EvaluationError("\n  ".join(lines))
     task, tasks = options.task, dataset.tasks
     if task is not None and task not in tasks:
         got = f"{dataset.format} labels, of {' and '.join(tasks)}"

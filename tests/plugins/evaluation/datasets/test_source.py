@@ -83,3 +83,6 @@ def test_image_of_a_tar_that_cannot_be_read_is_named_as_in_the_tar(tmp_path: Pat
     (tmp_path / "dog" / "0.jpg").write_bytes(b"nothing")
     with pytest.raises(EvaluationError, match=r"\n  shard\.tar/dog\.jpg: Expected an encoded image"):
         read_dataset(write_shard(tmp_path))
+    (tmp_path / "cat" / "0.jpg").write_bytes(b"nothing")
+    with pytest.raises(EvaluationError, match=r"as source, got none\n  Left out as unusable: shard\.tar/cat\.jpg: "):
+        read_dataset(write_shard(tmp_path), DatasetOptions(skip_bad=True))
