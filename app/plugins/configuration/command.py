@@ -67,7 +67,7 @@ def config(
 def _shown(name: str, value: object) -> str:
     text = "" if value is None else str(value)
     scheme, separator, _ = text.partition("://")
-    return f"{scheme}://..." if name in _SECRET and separator else text
+    return f"{scheme}://..." if separator and (name in _SECRET or "@" in text) else text
 
 
 def _source(argument: Argument) -> str:
