@@ -131,7 +131,8 @@ class JwtValidator:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-            if not claims["sub"]:
+            # A lone surrogate could not be written into answers: encoding raises a ValueError.
+            if not claims["sub"].encode():
                 # All clients without a subject would share one identity.
                 raise _invalid_token("its sub is empty")
             return claims

@@ -73,6 +73,7 @@ def test_token_of_several_audiences_that_expired_seconds_ago_is_accepted(tokens:
         ({"aud": "another"}, "it is for another audience"),
         ({"aud": []}, "it lacks one of exp, iss, aud and sub"),
         ({"sub": ""}, "its sub is empty"),
+        ({"sub": "a\ud800"}, "it is no valid JSON Web Token"),
         ({"sub": 7}, "it is no valid JSON Web Token"),
         ({"exp": "tomorrow"}, "it is no valid JSON Web Token"),
     ],
