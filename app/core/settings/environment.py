@@ -35,9 +35,9 @@ def drop_empty_variables(_: App, __: tuple[str, ...], arguments: ArgumentCollect
 
 
 def check_values(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Reject empty paths, and infinite numbers, of every source.
+    """Reject empty paths, infinite numbers, and fractions for whole numbers, of every source.
 
-    An empty path would be the current folder, and validators of a range accept infinity.
+    An empty path would be the current folder, validators of a range accept infinity, and fractions would be rounded.
 
     Raise ValidationError naming the option and its value.
     """
@@ -47,8 +47,12 @@ def check_values(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> 
             if Path in types and not token.value:
                 message = "Expected a path; `.` is the current folder."
                 raise ValidationError(exception_message=message, argument=argument, value="")
-            if float in types:
-                with suppress(ValueError):
-                    if not math.isfinite(value := float(token.value)):
-                        message = "Expected a finite number."
-                        raise ValidationError(exception_message=message, argument=argument, value=value)
+            with suppress(ValueError):
+                value = float(token.value)
+                if float in types and not math.isfinite(value):
+                    message = "Expected a finite number."
+                elif int in types and not value.is_integer():
+                    message = "Expected a whole number."
+                else:
+                    continue
+                raise ValidationError(exception_message=message, argument=argument, value=value)

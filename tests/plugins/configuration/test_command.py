@@ -116,6 +116,15 @@ def test_number_that_is_not_finite_is_rejected(words: str, value: str) -> None:
     assert f'Invalid value "{float(value)}" for {words.split()[-1]}. Expected a finite number' in text
 
 
+def test_fraction_for_a_whole_number_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHARIOTEER_WORKERS", "2.0")
+    for words in (["--port", "80.5"], ["--max-waiting", "0.9"], ["--burst", "1.5"]):
+        with pytest.raises(ValidationError, match="Expected a whole number"):
+            command.parse_args(words, exit_on_error=False, print_error=False)
+    _, bound, _ = command.parse_args([], exit_on_error=False, print_error=False)
+    assert bound.arguments["operation"].workers == 2
+
+
 def test_number_in_the_environment_or_a_file_is_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "c.toml").write_text("request-timeout = inf")
     with pytest.raises(ValidationError, match="Expected a finite number"):
