@@ -11,7 +11,7 @@ from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
 PACKAGE = Path(__file__).parent / "package"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{PACKAGE}", "COLUMNS": "160"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/app/public_api:{PACKAGE}", "COLUMNS": "160"}
 MODEL = """
 from acme.parameters import AcmeParameters
 
