@@ -124,7 +124,7 @@ def _enable_plugins(arguments: list[str]) -> None:
     """
     names = _value(arguments, "--plugins")
     file = _value(arguments, "--config") or os.environ.get("CHARIOTEER_CONFIG")
-    if names is None and file and VARIABLE not in os.environ:
+    if names is None and file and not os.environ.get(VARIABLE):
         # An unreadable file is reported by the command that reads all of it.
         with suppress(OSError, ValueError):
             names = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("plugins")
