@@ -12,9 +12,12 @@ from msgspec import field
 from app.core.engine.cancellation import CancellationToken
 from app.core.engine.models.registry import Registration
 from metadata.request import Metadata, metadata_values, read_metadata
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, truncate
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
+
+_MAX_MODEL_NAME = 255
+"""Characters of a model's name in logs, traces and records; those of served models are not longer."""
 
 # Seeded once: `os.urandom` for every request costs a system call and releases the GIL. The ids are not secrets.
 _RANDOM = random.Random()  # noqa: S311
@@ -159,3 +162,4 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             self.model_name = request.model_name
             if values := metadata_values(request):
                 self.metadata = [read_metadata(value) for value in values]
+        self.model_name = truncate(self.model_name, _MAX_MODEL_NAME)

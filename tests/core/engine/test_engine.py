@@ -105,6 +105,11 @@ def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.Log
     assert any(record.__dict__.get("request_id") == "abc" and record.exc_info for record in caplog.records)
 
 
+def test_unknown_name_of_megabytes_is_cut_for_observers() -> None:
+    _, event = failed_request(lambda: request(model="m" * 1_000_000))
+    assert event.model_name == "m" * 255 + "..."
+
+
 @pytest.mark.parametrize(
     ("model", "kind"), [("missing", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
 )
