@@ -37,13 +37,12 @@ def server(models: Path) -> Generator[ServerProcess]:
         yield process
 
 
-@pytest.mark.parametrize(("client", "module"), [("kserve", "with_kserve"), ("mlserver", "with_mlserver")])
-def test_client_passes_checks_over_http(server: ServerProcess, client: str, module: str) -> None:
-    run_checks(client, module, server.address)
+def test_kserve_passes_checks(server: ServerProcess) -> None:
+    run_checks("kserve", "with_kserve", server.address, server.grpc_address)
 
 
-def test_kserve_passes_checks_over_grpc(server: ServerProcess) -> None:
-    run_checks("kserve", "with_kserve_grpc", server.grpc_address)
+def test_mlserver_passes_checks(server: ServerProcess) -> None:
+    run_checks("mlserver", "with_mlserver", server.address)
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])

@@ -1,4 +1,4 @@
-"""Check KServe's REST client of V2 and V1 against a server: ``python -m tests.clients.with_kserve URL``.
+"""Check KServe's REST and gRPC clients against a server: ``python -m tests.clients.with_kserve URL HOST:PORT``.
 
 CloudEvents are encoded and decoded by the library that KServe uses.
 """
@@ -15,49 +15,61 @@ import numpy as np
 
 from tests.clients.checks import IMAGE_OF_MODEL, SCENE, TENSOR_MODELS, raised_error, run
 
+grpc: Any = importlib.import_module("grpc")
 httpx: Any = importlib.import_module("httpx")
 kserve: Any = importlib.import_module("kserve")
 events: Any = importlib.import_module("cloudevents.http")
 conversion: Any = importlib.import_module("cloudevents.conversion")
 
 
-def with_client(url: str, operation: Callable[[Any], Awaitable[Any]], protocol: str = "v2") -> Any:
-    """Run `operation` with a client, and return its result."""
+def with_client(address: str, operation: Callable[[Any], Awaitable[Any]], protocol: str = "v2") -> Any:
+    """Run `operation` with a client of REST for a URL, or of gRPC for host and port, and return its result."""
 
     async def session() -> Any:
-        async with kserve.InferenceRESTClient(kserve.inference_client.RESTConfig(protocol=protocol)) as client:
+        async with (
+            kserve.InferenceRESTClient(kserve.inference_client.RESTConfig(protocol=protocol))
+            if address.startswith("http")
+            else kserve.InferenceGRPCClient(address)
+        ) as client:
             return await operation(client)
 
     return asyncio.run(session())
 
 
-def infer(url: str, model: str, *inputs: Any, **options: Any) -> Any:
+def infer(address: str, model: str, *inputs: Any, **options: Any) -> Any:
     """Return a response as KServe's client decodes it."""
     data = kserve.InferRequest(model_name=model, infer_inputs=list(inputs), **options)
-    return with_client(url, lambda client: client.infer(url, data, model_name=model))
+    if address.startswith("http"):
+        return with_client(address, lambda client: client.infer(address, data, model_name=model))
+    return with_client(address, lambda client: client.infer(data))
 
 
 def tensor(name: str, array: Any, datatype: str, *, binary: bool) -> Any:
-    """Return an input with its data as JSON or as binary data."""
+    """Return an input with its data as JSON or as binary data; over gRPC with typed or raw contents."""
     infer_input = kserve.InferInput(name, list(array.shape), datatype)
     infer_input.set_data_from_numpy(array, binary_data=binary)
     return infer_input
 
 
-def check_health(url: str) -> None:
+def check_health(url: str, address: str) -> None:
     assert with_client(url, lambda client: client.is_server_live(url)) is True
     assert with_client(url, lambda client: client.is_server_ready(url)) is True
+    assert with_client(address, lambda client: client.is_server_live()) is True
+    assert with_client(address, lambda client: client.is_server_ready()) is True
     for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
         assert with_client(url, lambda client, name=name: client.is_model_ready(url, name)) is True
+        assert with_client(address, lambda client, name=name: client.is_model_ready(name)) is True
     assert with_client(url, lambda client: client.is_model_ready(url, "missing")) is False
 
 
-def check_tensors(url: str) -> None:
-    for binary in (True, False):
-        infer_input = tensor("x", np.array([1, 2], np.float32), "FP32", binary=binary)
-        response = infer(url, "half_plus_two", infer_input, request_id="a1")
-        assert response.outputs[0].as_numpy().tolist() == [2.5, 3.0]
-        assert (response.id, response.model_name) == ("a1", "half_plus_two")
+def check_tensors(url: str, grpc_address: str) -> None:
+    for address in (url, grpc_address):
+        for binary in (True, False):
+            infer_input = tensor("x", np.array([1, 2], np.float32), "FP32", binary=binary)
+            response = infer(address, "half_plus_two", infer_input, request_id="a1")
+            assert response.outputs[0].as_numpy().tolist() == [2.5, 3.0]
+            assert (response.id, response.model_name) == ("a1", "half_plus_two")
+            assert address == url or response.model_version == "1"
 
 
 def check_binary_answers(url: str) -> None:
@@ -66,18 +78,21 @@ def check_binary_answers(url: str) -> None:
     assert response.outputs[0].as_numpy().tolist() == [2.5, 3.0]
 
 
-def check_texts(url: str) -> None:
-    infer_input = kserve.InferInput("text", [2], "BYTES", data=["Åsa", ""])
-    response = infer(url, "greeter", infer_input)
-    assert [str(text) for text in response.outputs[0].as_numpy().tolist()] == ["Hello, Åsa!", "Hello, !"]
+def check_texts(url: str, address: str) -> None:
+    array = np.array(["Åsa".encode(), b""], np.object_)
+    inputs = [(address, tensor("text", array, "BYTES", binary=binary)) for binary in (True, False)]
+    for target, infer_input in [(url, kserve.InferInput("text", [2], "BYTES", data=["Åsa", ""])), *inputs]:
+        texts = infer(target, "greeter", infer_input).outputs[0].as_numpy().tolist()
+        assert [text if isinstance(text, str) else text.decode() for text in texts] == ["Hello, Åsa!", "Hello, !"]
 
 
-def check_tasks(url: str) -> None:
-    for name, image_bytes in IMAGE_OF_MODEL.items():
-        infer_input = tensor("image", np.array([image_bytes], np.object_), "BYTES", binary=True)
-        (output,) = infer(url, name, infer_input).outputs
-        assert output.name == "predictions"
-        assert json.loads(output.as_numpy()[0]), name
+def check_tasks(url: str, grpc_address: str) -> None:
+    for address in (url, grpc_address):
+        for name, image_bytes in IMAGE_OF_MODEL.items():
+            infer_input = tensor("image", np.array([image_bytes], np.object_), "BYTES", binary=True)
+            (output,) = infer(address, name, infer_input).outputs
+            assert output.name == "predictions"
+            assert json.loads(output.as_numpy()[0]), name
 
 
 def check_tasks_as_tensors(url: str) -> None:
@@ -88,12 +103,18 @@ def check_tasks_as_tensors(url: str) -> None:
     assert outputs["boxes"].shape == (1, 5, 4)
 
 
-def check_errors(url: str) -> None:
-    infer_input = tensor("z", np.array([1], np.float64), "FP64", binary=False)
-    for model, status in (("half_plus_two", "400"), ("missing", "404")):
-        error_text = str(raised_error(httpx.HTTPStatusError, infer, url, model, infer_input))
-        assert status in error_text
-        assert "'x'" in error_text or "'missing'" in error_text
+def check_errors(url: str, address: str) -> None:
+    infer_input = tensor("z", np.array([1], np.float64), "FP64", binary=True)
+    for model, name, http_status, code in (
+        ("half_plus_two", "'x'", 400, grpc.StatusCode.INVALID_ARGUMENT),
+        ("missing", "'missing'", 404, grpc.StatusCode.NOT_FOUND),
+    ):
+        over_http: Any = raised_error(httpx.HTTPStatusError, infer, url, model, infer_input)
+        assert over_http.response.status_code == http_status
+        over_grpc: Any = raised_error(grpc.RpcError, infer, address, model, infer_input)
+        assert over_grpc.code() is code, over_grpc
+        assert name in str(over_http)
+        assert name in over_grpc.details()
 
 
 def predict(url: str, model: str, *instances: Any, **body: Any) -> Any:
@@ -189,4 +210,4 @@ def check_v1_errors(url: str) -> None:
 
 
 if __name__ == "__main__":
-    run(globals(), sys.argv[1])
+    run(globals(), sys.argv[1], sys.argv[2])
