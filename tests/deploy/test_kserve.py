@@ -1,13 +1,12 @@
-"""Check the resources for KServe against the server's settings and against the models of Kubernetes and KServe."""
+"""Check the resources for KServe against the settings of the server and of the image."""
 
-import copy
 from typing import Any
 
 import pytest
 
 from app.plugins.configuration.command import environment_schema
 from tests.deploy.containerfile import environment, only_argument, stages
-from tests.deploy.kustomize import KSERVE, Document, build, faults, identity, of_kind, overlays
+from tests.deploy.kustomize import KSERVE, Document, build, identity, of_kind, overlays
 
 OVERLAYS = [path.name for path in overlays(KSERVE)]
 IMAGE = stages()[-1]
@@ -50,7 +49,7 @@ def test_resources_fit_the_ports_pods_and_drain_timeout_of_the_service(name: str
     ports = {port["name"]: port["containerPort"] for port in predictor(documents)["model"]["ports"]}
     assert set(ports.values()) == {HTTP, GRPC}
     (endpoint,) = of_kind(documents, "ServiceMonitor")["spec"]["endpoints"]
-    assert ports[endpoint["port"]] == HTTP
+    assert (ports[endpoint["port"]], endpoint["path"]) == (HTTP, "/metrics")
     (rule,) = of_kind(documents, "NetworkPolicy")["spec"]["ingress"]
     assert {port["port"] for port in rule["ports"]} == {HTTP, GRPC}
     label = {"serving.kserve.io/inferenceservice": of_kind(documents, "InferenceService")["metadata"]["name"]}
@@ -79,24 +78,3 @@ def test_container_settings_match_the_image() -> None:
     assert "CHARIOTEER_INSECURE" not in environment(IMAGE)
     for probe in ("livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == HTTP
-
-
-def test_service_monitor_has_only_selector_and_endpoint() -> None:
-    monitor = of_kind(overlay("standard"), "ServiceMonitor")
-    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
-    assert set(monitor["spec"]) == {"selector", "endpoints"}
-    assert monitor["spec"]["endpoints"] == [{"port": "http1", "path": "/metrics", "interval": "15s"}]
-
-
-@pytest.mark.slow
-def test_resources_validate_against_the_models_of_kubernetes_and_kserve() -> None:
-    documents = [document for name in OVERLAYS for document in overlay(name) if document["kind"] != "ServiceMonitor"]
-    assert {document["kind"] for document in documents} == {
-        "ClusterServingRuntime", "InferenceService", "NetworkPolicy", "PodDisruptionBudget", "ServingRuntime",
-    }  # fmt: skip
-    wrong = copy.deepcopy(of_kind(overlay("standard"), "ClusterServingRuntime"))
-    wrong["spec"]["containers"][0] |= {"readyProbe": {}, "livenessProbe": {"httpGet": {}}, "args": "serve"}
-    *found, errors = faults([*documents, wrong])
-    assert [error for of_document in found for error in of_document] == []
-    for text in ("readyProbe: unknown field", "httpGet.port\n  Field required", "args: not a list"):
-        assert any(text in error for error in errors), errors

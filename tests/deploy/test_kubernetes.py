@@ -88,18 +88,19 @@ def test_each_overlay_provides_models_from_another_place() -> None:
 
 
 @pytest.mark.slow
-def test_resources_validate_against_the_models_of_kubernetes() -> None:
-    documents = [
-        document
-        for folder in overlays(KUBERNETES)
-        for document in build(folder)
-        if document["kind"] != "ServiceMonitor"
-    ]
-    wrong = of_kind(build(overlays(KUBERNETES)[0]), "Deployment")
-    containers(wrong)[0]["readyProbe"] = {}
-    *found, expected = faults([*documents, wrong])
-    assert [fault for errors in found for fault in errors] == []
-    assert "readyProbe" in expected[0]
+def test_resources_validate_against_the_models_of_kubernetes_and_kserve() -> None:
+    documents = [document for folder in (*overlays(KUBERNETES), *overlays(KSERVE)) for document in build(folder)]
+    documents = [document for document in documents if document["kind"] != "ServiceMonitor"]
+    assert {document["kind"] for document in documents} == {
+        "ClusterServingRuntime", "Deployment", "HorizontalPodAutoscaler", "InferenceService", "NetworkPolicy",
+        "PodDisruptionBudget", "Service", "ServingRuntime",
+    }  # fmt: skip
+    wrong = of_kind(build(KSERVE / "overlays" / "standard"), "ClusterServingRuntime")
+    containers(wrong)[0] |= {"readyProbe": {}, "livenessProbe": {"httpGet": {}}, "args": "serve"}
+    *found, errors = faults([*documents, wrong])
+    assert [error for of_document in found for error in of_document] == []
+    for text in ("readyProbe: unknown field", "httpGet.port\n  Field required", "args: not a list"):
+        assert any(text in error for error in errors), errors
 
 
 @pytest.mark.slow

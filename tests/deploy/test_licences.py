@@ -1,21 +1,43 @@
-"""Compare the licences of locked packages with docs/security.md#supply-chain, so that a new one needs a decision.
+"""Check the licence of Charioteer, and compare those of locked packages with docs/security.md#supply-chain.
 
-Only packages that are installed here in the locked version are compared; test_image.py compares all of an image.
+A new licence needs a decision. Only packages that are installed here in the locked version are compared; test_image.py
+compares all of an image.
 """
 
+import hashlib
 import re
 import sys
+import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 
 from deploy.sbom import component, licence_of
+from tests.deploy.containerfile import only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import RUNTIME_LOCKS, installed_versions
 from tests.support.servers.server_process import ROOT
 
 LOCKED = installed_versions(*RUNTIME_LOCKS)
+HOLDER = "Copyright 2026 The Charioteer authors"
+APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+"""SHA-256 of the text that the Apache Software Foundation publishes."""
+
+
+def test_licence_file_is_apache_2_with_own_copyright_line() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert text.count(HOLDER) == 1
+    published = text.replace(HOLDER, "Copyright [yyyy] [name of copyright owner]")
+    assert hashlib.sha256(published.encode()).hexdigest() == APACHE_2
+
+
+def test_metadata_and_image_state_the_licence_and_no_address() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert f'licenses="{project["license"]}"' in only_argument(stages()[1], "LABEL")
+    assert "urls" not in project
+    assert "://" not in str(project)
 
 
 def is_installed_as_locked(name: str) -> bool:
