@@ -148,34 +148,21 @@ def wheel_environment(wheel_file: Path) -> Environment:
 def layered_environment(base: Environment, name: str, *texts: str) -> Environment:
     """Return an environment with the packages that requirements add to `base`; all others are imported from `base`."""
 
-    def install(environment: Environment) -> None:
-        if not uv.install(environment.python, base.site_packages, *texts):
-            _pip(environment.folder, *texts)
-
-    return _layered(base, name, texts, install)
-
-
-def environment_with_extra(base: Environment, extra: str) -> Environment:
-    """Return an environment with the packages that an extra adds to `base`, made by pip."""
-    texts = EXTRAS[extra]
-    return _layered(base, f"{base.folder.name}-{extra}", texts, lambda environment: _pip(environment.folder, *texts))
-
-
-def ray_environment() -> Environment:
-    """Return the environment of all tests that run on Ray, because it is large."""
-    return layered_environment(linked_environment("drift", "parquet"), "ray", *EXTRAS["ray"])
-
-
-def _layered(base: Environment, name: str, texts: Iterable[str], install: Callable[[Environment], None]) -> Environment:
     def make(folder: Path) -> None:
         environment = _create(folder)
         # `addsitedir` also follows the .pth file of an editable install, which a plain path in a .pth file does not.
         follow = f"import site; site.addsitedir({str(base.site_packages)!r})\n"
         (environment.site_packages / "base.pth").write_text(follow)
-        install(environment)
+        if not uv.install(environment.python, base.site_packages, *texts):
+            _pip(folder, *texts)
         _write_script(environment)
 
     return _cached(name, "\n".join([str(base.site_packages), *texts]), make)
+
+
+def ray_environment() -> Environment:
+    """Return the environment of all tests that run on Ray, because it is large."""
+    return layered_environment(linked_environment("drift", "parquet"), "ray", *EXTRAS["ray"])
 
 
 _QUIET_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input")

@@ -1,31 +1,21 @@
 """Check each extra alone: its commands work with it, and name it when it is missing."""
 
 import shutil
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import pytest
 
 from app.plugins.drift.baseline import Baseline, write_baseline
-from app.plugins.recording.stores.postgres_store import PostgresStore
 from app.plugins.recording.stores.sqlite_store import SqliteStore
-from app.plugins.recording.stores.store import Store, parse_dsn
-from tests.installed.environments import (
-    DEVELOPER_EXTRAS,
-    EXTRAS,
-    Environment,
-    environment_with_extra,
-    linked_environment,
-)
-from tests.installed.workspace import Workspace, request
+from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS, linked_environment
+from tests.installed.workspace import Workspace, inference_request
 from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.data.drift_samples import sample
 from tests.support.data.recorded_rows import recorded_rows
 from tests.support.models import tiny_vision
 from tests.support.servers.collector import run_otlp_collector
-from tests.support.servers.postgres import run_postgres
 from tests.support.servers.server_process import ROOT
 
 EXTRA_OF_COMMAND: Mapping[str, str] = {
@@ -36,7 +26,7 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
     "evaluate path/to/dataset --name detector": "evaluate",
     "inferences inferences.db --to found.parquet": "parquet",
     "run fixtures/images --model path/to/model --to answers": "parquet",
-    "check path/to/model --model-signing-key public.pem": "signatures",
+    "check signed --model-signing-key public.pem": "signatures",
     f"serve --jwks jwks.json --jwt-issuer {ISSUER} --jwt-audience {AUDIENCE}": "jwt",
     "serve --otlp-endpoint {collector}": "otel",
     "export hugging-face --output exported": "torch",
@@ -71,8 +61,8 @@ assert isinstance(as_maite(Path("path/to/model")), Model)
 """
 _SIGN = """
 openssl genpkey -algorithm ed25519 -out private.pem && openssl pkey -in private.pem -pubout -out public.pem &&
-.venv/bin/charioteer manifest path/to/model && openssl pkeyutl -sign -rawin -inkey private.pem \
--in path/to/model/model.sha256 -out path/to/model/model.sha256.sig
+cp -r path/to/model signed && .venv/bin/charioteer manifest signed &&
+openssl pkeyutl -sign -rawin -inkey private.pem -in signed/model.sha256 -out signed/model.sha256.sig
 """
 
 
@@ -80,62 +70,36 @@ def test_every_user_extra_has_a_test() -> None:
     assert {*EXTRA_OF_COMMAND.values(), *EXTRAS_WITHOUT_COMMAND} == EXTRAS.keys() - DEVELOPER_EXTRAS
 
 
-def fill_store(store: Store) -> None:
-    """Make the tables of a store and record one inference."""
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Create a workspace with a store, models with a baseline, in other formats and signed, images, and a key set."""
+    folder = tmp_path_factory.mktemp("extras")
+    workspace = Workspace(folder, linked_environment())
+    store = SqliteStore(folder / "inferences.db")
     store.open()
     store.write([recorded_rows("first", {"camera": "north"}, [{"label": "car", "score": 0.9}])])
     store.close()
-
-
-def copy_monitored_model(folder: Path) -> None:
-    """Make a repository of one model with a baseline, and images to check against the baseline."""
-    shutil.copytree(ROOT / "fixtures" / "models" / "detector", folder / "monitored" / "detector")
+    detector = ROOT / "fixtures" / "models" / "detector"
+    shutil.copytree(detector, folder / "monitored" / "detector")
     for file in (folder / "baseline.npz", folder / "monitored" / "detector" / "drift-baseline.npz"):
         write_baseline(file, Baseline(sample=sample(40, with_embeddings=False)))
     (folder / "images").mkdir()
     for index in range(30):
         shutil.copy(ROOT / "fixtures" / "images" / "scene.jpg", folder / "images" / f"{index}.jpg")
-
-
-@contextmanager
-def prepare_command(
-    folder: Path, environment: Environment, command: str
-) -> Generator[tuple[Workspace, str, list[tuple[str, bytes]]]]:
-    """Yield a workspace with the files that a command needs, the complete command, and the collector's requests."""
-    workspace = Workspace(folder, environment)
-    spans: list[tuple[str, bytes]] = []
-    with ExitStack() as stack:
-        addresses: dict[str, str] = {}
-        if "{postgres}" in command and "asyncpg" not in environment.packages():
-            addresses["postgres"] = "postgresql://127.0.0.1/unused"
-        elif "{postgres}" in command:
-            server = stack.enter_context(run_postgres())
-            addresses["postgres"] = server.create_database()
-            if command.startswith("inferences"):
-                fill_store(PostgresStore(parse_dsn(addresses["postgres"])))
-        if "{collector}" in command:
-            addresses["collector"] = stack.enter_context(run_otlp_collector(spans))
-        if "inferences.db" in command:
-            fill_store(SqliteStore(folder / "inferences.db"))
-        if "drift" in command:
-            copy_monitored_model(folder)
-        if "hugging-face" in command:
-            tiny_vision.vit(folder / "hugging-face")
-        if "intel" in command:
-            intel = shutil.copytree(ROOT / "fixtures" / "models" / "detector", folder / "intel")
-            (intel / "model-settings.json").write_text('{"runtime": "openvino"}')
-        if "--jwks" in command:
-            key_set_file(folder)
-        if "--model-signing-key" in command:
-            assert workspace.run(_SIGN).returncode == 0
-        yield workspace, command.format(**addresses), spans
+    tiny_vision.vit(folder / "hugging-face")
+    shutil.copytree(detector, folder / "intel")
+    (folder / "intel" / "model-settings.json").write_text('{"runtime": "openvino"}')
+    key_set_file(folder)
+    assert workspace.run(_SIGN).returncode == 0
+    return workspace
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
-def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_path: Path) -> None:
-    with prepare_command(tmp_path, linked_environment(), command) as (workspace, line, _):
-        process = workspace.run(f".venv/bin/charioteer {line}")
+def test_command_without_its_extra_names_the_missing_extra(workspace: Workspace, command: str) -> None:
+    workspace.use(linked_environment())
+    line = command.format(postgres="postgresql://127.0.0.1/unused", collector="http://127.0.0.1:1")
+    process = workspace.run(f".venv/bin/charioteer {line}")
     assert process.returncode not in (0, -9, 124), process.stdout + process.stderr
     assert "Traceback" not in process.stderr
     last_line = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1]
@@ -153,32 +117,34 @@ def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("extra", "command"), COMMAND_OF_EXTRA.items())
-def test_command_works_with_its_extra_alone(extra: str, command: str, tmp_path: Path) -> None:
-    with prepare_command(tmp_path, linked_environment(extra), command) as (workspace, line, spans):
-        if line.startswith("serve "):
-            with workspace.serving(f".venv/bin/charioteer {line}") as address:
-                headers = {"Authorization": f"Bearer {token()}"} if "--jwks" in line else {}
-                path = f"{address}/v2/models/m-detector/infer"
-                response = httpx.post(path, json=request(0), headers=headers, timeout=60, trust_env=False)
-                assert response.status_code == 200, response.text
-                if "--jwks" in line:
-                    assert httpx.post(path, json=request(0), timeout=60, trust_env=False).status_code == 401
-                if "--record" in line:
-                    inferences = httpx.get(f"{address}/inferences", timeout=60, trust_env=False).json()["inferences"]
-                    assert [inference["model"] for inference in inferences] == ["detector"]
-            if "--otlp-endpoint" in line:
-                assert [path for path, _ in spans] == ["/v1/traces"]
-        else:
-            process = workspace.run(f".venv/bin/charioteer {line}")
+def test_command_works_with_its_extra_alone(
+    workspace: Workspace, extra: str, command: str, request: pytest.FixtureRequest
+) -> None:
+    workspace.use(linked_environment(extra))
+    spans: list[tuple[str, bytes]] = []
+    with run_otlp_collector(spans) as collector:
+        postgres = request.getfixturevalue("postgres").create_database() if "{postgres}" in command else ""
+        line = f".venv/bin/charioteer {command.format(postgres=postgres, collector=collector)}"
+        if not command.startswith("serve "):
+            process = workspace.run(line)
             assert process.returncode == 0, process.stdout + process.stderr
+            return
+        with workspace.serving(line) as address:
+            headers = {"Authorization": f"Bearer {token()}"} if extra == "jwt" else {}
+            path = f"{address}/v2/models/m-detector/infer"
+            response = httpx.post(path, json=inference_request(0), headers=headers, timeout=60, trust_env=False)
+            assert response.status_code == 200, response.text
+            if extra == "jwt":
+                assert httpx.post(path, json=inference_request(0), timeout=60, trust_env=False).status_code == 401
+            if extra == "postgres":
+                inferences = httpx.get(f"{address}/inferences", timeout=60, trust_env=False).json()["inferences"]
+                assert [inference["model"] for inference in inferences] == ["detector"]
+    assert [path for path, _ in spans] == (["/v1/traces"] if extra == "otel" else [])
 
 
 @pytest.mark.slow
-def test_models_implement_maite_protocols(tmp_path: Path) -> None:
-    # pip installs this one extra, and must install what the linked environments have.
-    environment = environment_with_extra(linked_environment(), "maite")
-    assert environment.packages() == linked_environment("maite").packages() - linked_environment().packages()
-    workspace = Workspace(tmp_path, environment)
-    (tmp_path / "program.py").write_text(_MAITE)
+def test_models_implement_maite_protocols(workspace: Workspace) -> None:
+    workspace.use(linked_environment("maite"))
+    (workspace.folder / "program.py").write_text(_MAITE)
     process = workspace.run(".venv/bin/python program.py")
     assert process.returncode == 0, process.stderr

@@ -122,7 +122,7 @@ class Workspace:
         with httpx.Client(base_url=address, headers=headers, verify=context, timeout=60, trust_env=False) as client:
             name = "model" if "path/to/model.onnx" in words else "detector"
             for number in range(_RECORDED_IMAGES if "--record" in words else 1):
-                response = client.post(f"/v2/models/m-{name}/infer", json=request(number))
+                response = client.post(f"/v2/models/m-{name}/infer", json=inference_request(number))
                 assert response.status_code == 200, f"{command}\n{response.text}"
             if "--record" in words:
                 inferences = client.get("/inferences", params={"limit": 5})
@@ -135,7 +135,7 @@ class Workspace:
                 )
 
 
-def request(number: int) -> Mapping[str, object]:
+def inference_request(number: int) -> Mapping[str, object]:
     """Return a request with the scene at a different brightness for each number."""
     pixels = cv2.imread(str(ROOT / "fixtures" / "images" / "scene.jpg"))
     assert pixels is not None
