@@ -136,12 +136,12 @@ assert {sys.modules[name].OWNER for name in ("app", "metadata", "tasks")} == {f"
     assert printed == [label("first"), "invalid_request", label("second"), "invalid_request"]
 
 
-@pytest.mark.parametrize("start", [("-m", "charioteer"), ("-c", "import charioteer; charioteer.main()")])
-def test_the_command_runs_beside_packages_of_the_same_names(project: Path, start: tuple[str, str]) -> None:
+def test_the_command_runs_beside_packages_of_the_same_names(project: Path) -> None:
     options = ("--image", str(ROOT / "fixtures" / "images" / "scene.jpg"), "--allow-code", "--json")
-    for name in ("first", "second"):
+    as_module, as_script = ("-m", "charioteer"), ("-c", "import charioteer; charioteer.main()")
+    for name, start in (("first", as_module), ("second", as_script)):
         assert label(name) in run(project, *start, "predict", "--model", f"models/{name}", *options)
-    checked = run(project, *start, "check", "models", "--allow-code")
+    checked = run(project, *as_script, "check", "models", "--allow-code")
     assert checked.count("Tried on one image") == 2
 
 

@@ -75,6 +75,7 @@ def literal(node: ast.expr, tree: ast.Module) -> str | None:
     return None
 
 
+@cache
 def metrics() -> set[str]:
     """Return the names of all metrics that the server creates."""
     names: set[str] = set()
