@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.engine.models.repository import Repository
-from app.plugins.page.admin_api import AdminApi
 from tests.plugins.page.pages import app_of_page, model_source, repository_of
 
 ORIGIN = "http://127.0.0.1:8080"
@@ -106,11 +103,3 @@ def test_admin_false_rejects_every_change() -> None:
         assert response.status_code == 403
         assert response.json() == {"error": "Loading and unloading from the page is switched off here"}
         assert client.get("/page/repository", headers=PAGE_HEADERS).json()["admin"] is False
-
-
-ADMIN_API = AdminApi(detector_repository())
-
-
-@given(st.dictionaries(st.sampled_from(["host", "charioteer-page", "origin", "sec-fetch-site"]), st.text()))
-def test_arbitrary_headers_are_rejected(headers: dict[str, str]) -> None:
-    assert ADMIN_API.rejection_reason(headers)

@@ -193,10 +193,18 @@ def test_server_without_a_guide_says_how_to_read_it(engine: Engine, trends: Tren
 
 
 @pytest.mark.parametrize(
-    ("options", "complete"),
-    [({}, True), ({"page": False}, False), ({"host": "0.0.0.0"}, False), ({"host": "0.0.0.0", "page": True}, True)],
+    ("options", "complete", "admin"),
+    [
+        ({}, True, True),
+        ({"page_admin": False}, True, False),
+        ({"page": False}, False, None),
+        ({"host": "0.0.0.0"}, False, None),
+        ({"host": "0.0.0.0", "page": True}, True, False),
+    ],
 )
-def test_page_is_served_on_loopback_or_if_enabled(options: dict[str, Any], complete: bool) -> None:
+def test_page_is_served_and_changes_models_on_loopback_or_if_enabled(
+    options: dict[str, Any], complete: bool, admin: bool | None
+) -> None:
     client = TestClient(Service(settings_of_main_port(**options), list).app)
     response = client.get("/", headers={"accept": CHROME})
     assert response.headers["content-type"].startswith("text/html" if complete else "application/json")
@@ -205,4 +213,6 @@ def test_page_is_served_on_loopback_or_if_enabled(options: dict[str, Any], compl
     # No other port is open, so the page reaches none.
     assert data.json().get("ports") == ({} if complete else None)
     assert client.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 404
+    headers = {"host": "127.0.0.1", "charioteer-page": "http://127.0.0.1"}
+    assert client.get("/page/repository", headers=headers).json().get("admin") is admin
     assert client.get("/grps/v1/monitor/metrics").status_code == 200
