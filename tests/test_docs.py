@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app import __version__
 from docs.tables import filled
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
@@ -17,6 +18,7 @@ from tests.support.protocols import PROTOCOLS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 CHARIOT = (ROOT / "docs" / "chariot.md").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 
@@ -67,6 +69,17 @@ def test_every_guarantee_names_existing_tests() -> None:
         if not (ROOT / path).is_file() or f"def {name}" not in (ROOT / path).read_text()
     ]
     assert missing == []
+
+
+def test_changelog_starts_with_unreleased_and_this_version() -> None:
+    headings = re.findall(r"^## \[(.+?)\]", CHANGELOG, re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert headings[1:2] in ([], [__version__])
+
+
+def test_release_is_described_in_at_most_sixty_lines() -> None:
+    _, _, newer = CHANGELOG.partition(f"## [{__version__}]")
+    assert newer.partition("\n## [")[0].count("\n") <= 60
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)

@@ -15,6 +15,7 @@ from tasks.inference.error import ErrorKind
 ROOT = Path(__file__).parents[1]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 _RULES: Any = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+DASHBOARD = (ROOT / "deploy" / "grafana" / "charioteer.json").read_text()
 ALERTS: list[dict[str, Any]] = [rule for group in _RULES["groups"] for rule in group["rules"]]
 
 _FAMILIES = {
@@ -182,6 +183,12 @@ def test_alert_uses_existing_metrics(alert: dict[str, Any]) -> None:
     assert expression.count("(") == expression.count(")")
     outcomes = {outcome for value in re.findall(r'outcome=~?"([^"]+)"', expression) for outcome in value.split("|")}
     assert outcomes <= {"ok", *ErrorKind}
+
+
+def test_dashboard_uses_existing_metrics() -> None:
+    named = set(re.findall(r"charioteer_[a-z_]+", DASHBOARD))
+    assert len(named) > 20
+    assert named - {name + suffix for name in metrics() for suffix in ("", "_bucket", "_sum", "_count")} == set()
 
 
 def test_runbook_explains_only_existing_alerts() -> None:
