@@ -1,5 +1,6 @@
 """One browser for the tests of this folder, and one server for those that change nothing in it."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,8 @@ from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
 from tests.browser.programs import Programs, run_programs
-from tests.support.servers.server_process import ROOT, run_server
+from tests.browser.try_view import MODELS, SCAFFOLD
+from tests.support.servers.server_process import run_server
 
 
 # Not session scope: while Playwright runs, no other test of the process can run an event loop.
@@ -18,9 +20,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[str]:
-    """Serve the fixture models."""
-    with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve the fixture models and a starter model of each text task."""
+    repository = tmp_path_factory.mktemp("repository")
+    for model in MODELS.glob("*/"):
+        (repository / model.name).symlink_to(model)
+    for name in ("text_classification", "token_classification", "text_generation"):
+        shutil.copytree(SCAFFOLD / name, repository / name, ignore=shutil.ignore_patterns("test_*"))
+    with run_server("--model-repository", str(repository), "--allow-code") as process:
         yield process.address
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Locator, Page, Request, expect
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 
@@ -77,6 +77,13 @@ def wait_for_promise(page: Page, predicate: str, argument: object = None) -> Any
     `Page.wait_for_function` does not wait for it: it takes the promise itself for true.
     """
     return page.evaluate(_UNTIL.format(predicate=predicate), [_MILLISECONDS, argument])
+
+
+def box_of(element: Locator) -> FloatRect:
+    """Return the place and size of a visible element."""
+    box = element.bounding_box()
+    assert box is not None, element
+    return box
 
 
 def assert_fits(page: Page, size: Size) -> None:

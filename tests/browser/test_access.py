@@ -59,7 +59,9 @@ def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: Ser
 def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, server: ServerProcess) -> None:
     with open_with_key(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
-        expect(page.get_by_role("button", name="Reload detector")).to_have_count(0)
+        expect(page.get_by_role("link", name="Try detector")).to_be_visible()
+        for action in ("Reload", "Unload"):
+            expect(page.get_by_role("button", name=f"{action} detector")).to_have_count(0)
         assert set(refused) <= {f"{server.address}/"}
 
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page, wait_for_promise
 from tests.browser.programs import Programs
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import ROOT, run_server
+from tests.browser.try_view import IMAGES, MODELS, expect_findings, give_file, infer
+from tests.support.servers.server_process import run_server
 
-MODELS = ROOT / "fixtures" / "models"
-IMAGES = ROOT / "fixtures" / "images"
 PROTOCOLS = {
     "chariot": "Chariot",
     "v2": "V2",
@@ -37,17 +33,6 @@ QUESTION = """What's $HOME `id` \\ "in" the\tpicture\U0001f600 JSON?"""
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    repository = tmp_path_factory.mktemp("repository")
-    for name in ("detector", "vlm", "half_plus_two", "greeter"):
-        (repository / name).symlink_to(MODELS / name)
-    text = "text_classification"
-    shutil.copytree(ROOT / "app" / "plugins" / "authoring" / "scaffold" / text, repository / text)
-    with run_server("--model-repository", str(repository), "--allow-code") as server:
-        yield server.address
-
-
 def block_text(page: Page, name: str) -> str:
     return page.get_by_role("group", name=name, exact=True).inner_text()
 
@@ -61,15 +46,6 @@ def copy_text(page: Page, name: str) -> str:
     button.click()
     expect(button).to_have_text("Copied")
     return wait_for_promise(page, "() => navigator.clipboard.readText()")
-
-
-DROP = """([name, data]) => {
-  const bytes = Uint8Array.from(atob(data), character => character.charCodeAt(0));
-  const transfer = new DataTransfer();
-  transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
-  const options = { bubbles: true, cancelable: true, dataTransfer: transfer };
-  document.querySelector("main").dispatchEvent(new DragEvent("drop", options));
-}"""
 
 
 def run_shell(command: str, folder: Path, shell: str = "sh") -> str:
@@ -128,9 +104,7 @@ def test_request_and_its_commands_work_over_every_protocol(
     browser: Browser, server: str, programs: Programs, tmp_path: Path
 ) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
-    body = {"inputs": [image_input(encode_base64((IMAGES / "scene.jpg").read_bytes()))]}
-    response = httpx.post(f"{server}/v2/models/m-detector/infer", json=body, timeout=60).json()
-    expected = labels("chariot", response)
+    expected = [record["label"] for record in infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())]
     assert len(expected) == 5
     with open_page(browser, f"{server}/#request?model=detector") as page:
         for protocol in PROTOCOLS:
@@ -166,7 +140,7 @@ def test_openai_request_and_its_commands_work(
         expect(page.get_by_role("button", name="OpenAI")).to_be_hidden()
 
 
-def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str) -> None:
+def test_request_uses_the_settings_of_the_try_view_and_is_coloured(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         listed = page.get_by_role("region", name="Results").get_by_role("listitem")
         expect(listed).to_have_count(5)
@@ -183,14 +157,10 @@ def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str
         expect(page.get_by_text("TensorFlow Serving has no request parameters")).to_be_visible()
         choose(page, "grpc")
         assert '{"score_threshold": 0.96}' in block_text(page, "Python")
-
-
-def test_code_is_coloured_and_its_lines_wrap(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#request?model=detector&score=0.9") as page:
         program = page.get_by_role("group", name="Python", exact=True)
         expect(program.locator(".token-keyword").first).to_have_text("import")
         expect(program.locator(".token-number").first).to_be_visible()
-        assert '"score_threshold": 0.9' in block_text(page, "Python")
+        choose(page, "chariot")
         curl = page.get_by_role("group", name="curl", exact=True)
         expect(curl.locator(".token-keyword").first).to_have_text("curl")
         expect(curl.locator(".token-key").first).to_have_text("-s")
@@ -217,20 +187,19 @@ def test_special_characters_in_names_and_questions_are_escaped(
                 assert prompt(protocol, json.loads(run_shell(copy_text(page, "curl"), tmp_path, shell))) == QUESTION
 
 
-@pytest.mark.parametrize("name", ["a\nJSON\ntouch stolen\n.jpg", "\x1b[201~'\\\u202egpj.exe", "-n \u009b$(id).jpg"])
 def test_file_name_cannot_end_the_here_document(
-    browser: Browser, server: str, name: str, programs: Programs, tmp_path: Path
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
 ) -> None:
     """Escape line breaks: one could end the here-document, and the rest of the name would run as commands."""
+    name = "-n \x1b[201~'\\\u202e\u009b$(id)\nJSON\ntouch stolen\n.jpg"
     shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
-    image = encode_base64((IMAGES / "scene.jpg").read_bytes())
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
-        page.evaluate(DROP, [name, image])
+        give_file(page, "drop", name, "scene.jpg")
         # A dropped file is read before it is added.
         expect(page.locator(".stage")).to_have_attribute("aria-label", f"{name} with results")
         # Results that arrive move the next button.
-        expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(5)
+        expect_findings(page, 5)
         page.get_by_role("button", name="Use in code").click()
         for protocol in ("chariot", "grps"):
             choose(page, protocol)
@@ -323,3 +292,5 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, programs: Progr
             expect(page.get_by_role("button", name=PROTOCOLS[protocol], exact=True)).to_be_hidden()
         choose(page, "v1")
         assert len(send(page)["predictions"][0]) == 5
+        page.goto(f"{server.address}/#try?sample=scene.jpg")
+        expect_findings(page, 5)

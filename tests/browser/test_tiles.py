@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.looking import open_page
+from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, expect_drawn, pixel
 
 pytestmark = pytest.mark.slow
@@ -22,8 +22,7 @@ def test_try_shows_the_tiles_of_every_image_and_sends_their_size(browser: Browse
         expect(page.get_by_text("scene.jpg (640 x 480) is cut into 12 tiles")).to_be_visible()
         page.get_by_role("button", name="1:1, actual size").click()
         expect_drawn(page)
-        stage = page.locator(".stage").bounding_box()
-        assert stage is not None
+        stage = box_of(page.locator(".stage"))
         # The second column of tiles begins at 149.
         left, top = (stage["width"] - 2 - 640) / 2, (stage["height"] - 2 - 480) / 2
         colours = [sum(pixel(page, "image", left + 149 + shift, top + 60)[:3]) for shift in (-2, -1, 0, 1)]

@@ -1,14 +1,16 @@
 """A second model in the page's view Try: the objects of both, and the list of differences."""
 
+import json
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
 from tests.browser.try_view import HELD_IMAGES, IMAGES, expect_drawn, expect_findings, infer
-from tests.browser.zero_shot import open_zero_shot, sent_labels
 
 # Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
 IS_DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
@@ -130,6 +132,35 @@ def test_both_images_are_shown_if_the_answers_arrive_before_the_image_is_decoded
         expect(page.get_by_text("5 in both")).to_be_visible()
         page.wait_for_function(ARE_OPAQUE)
         expect(page.get_by_role("alert")).to_be_hidden()
+
+
+LABELS_SCHEMA = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None}
+
+
+@contextmanager
+def open_zero_shot(browser: Browser, url: str, model: str) -> Generator[Page]:
+    """Open the page at `url` as if `model` needed candidate labels, because zero-shot models need torch."""
+
+    def describe(route: Route) -> None:
+        response = route.fetch()
+        catalogue = response.json()
+        for entry in catalogue["models"]:
+            if entry["name"] == model:
+                entry["parameters"]["candidate_labels"] = LABELS_SCHEMA
+        route.fulfill(response=response, json=catalogue)
+
+    with open_page(browser, url.partition("#")[0], expect_errors=True) as page:
+        page.route("**/page/models.json", describe)
+        page.goto("about:blank")
+        page.goto(url)
+        yield page
+
+
+def sent_labels(request: Request) -> tuple[str, Any]:
+    """Return the model of a request in Chariot's protocol, and its candidate labels."""
+    body = json.loads(request.post_data or "{}")
+    parameters = {**body.get("parameters", {}), **body["inputs"][0].get("parameters", {})}
+    return request.url.split("/")[-2], parameters.get("candidate_labels")
 
 
 def test_second_model_gets_the_next_image_and_the_labels_it_takes(browser: Browser, server: str) -> None:

@@ -1,8 +1,6 @@
 """Results of the page's view Try: shapes, bars, texts and tensors equal the server's answers."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import PIL.Image
@@ -10,20 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import HELD_IMAGES, IMAGES, MODELS, SCAFFOLD, assert_drawn, expect_findings, infer, rows
-from tests.support.servers.server_process import run_server
+from tests.browser.try_view import HELD_IMAGES, IMAGES, assert_drawn, expect_findings, infer, rows
 
 pytestmark = pytest.mark.slow
-TEXTS = ("text_classification", "token_classification", "text_generation")
-
-
-@pytest.fixture
-def text_server(tmp_path: Path) -> Iterator[str]:
-    """Serve a model of each text task."""
-    for name in TEXTS:
-        shutil.copytree(SCAFFOLD / name, tmp_path / name, ignore=shutil.ignore_patterns("test_*"))
-    with run_server("--model-repository", str(tmp_path), "--allow-code") as server:
-        yield server.address
 
 
 def slide(page: Page, name: str, value: float) -> None:
@@ -149,13 +136,6 @@ def test_empty_result_above_the_score_threshold_is_reported(browser: Browser, se
         expect_findings(page, 1)
 
 
-@pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "chariot-v2"])
-def test_try_view_works_with_both_chariot_protocols(browser: Browser, protocol: str) -> None:
-    arguments = ("--model", str(MODELS / "detector"), "--chariot-protocol", protocol)
-    with run_server(*arguments) as server, open_page(browser, f"{server.address}/#try?sample=scene.jpg") as page:
-        expect_findings(page, 5)
-
-
 def test_answers_are_streamed_in_chunks(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=vlm") as page:
         expect(page.get_by_role("group", name="Zoom")).to_be_visible()
@@ -186,27 +166,17 @@ def test_answers_are_streamed_in_chunks(browser: Browser, server: str) -> None:
         assert page.evaluate("chunks") == ["star", "blue", "a", " blue", " star"]
 
 
-def test_parameters_that_a_text_field_cannot_hold_are_not_offered(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#try?model=vlm") as page:
-        page.get_by_text("Parameters").click()
-        expect(page.get_by_label("Stop sequences")).to_be_visible()
-        expect(page.get_by_label("messages")).to_have_count(0)
-
-
-def test_empty_items_of_a_list_parameter_are_not_sent(browser: Browser, server: str) -> None:
+def test_list_parameters_are_sent_without_empty_items_and_answers_are_stopped(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=vlm") as page:
         page.get_by_text("Parameters").click()
         page.get_by_label("Stop sequences").fill("red, ,green,")
+        # A text field cannot hold them.
+        expect(page.get_by_label("messages")).to_have_count(0)
         expect(page.locator(".stage")).to_be_visible()
         with page.expect_request("**/generate_stream") as waiting:
             page.get_by_role("button", name="Ask").click()
         assert (waiting.value.post_data_json or {})["parameters"]["stop"] == ["red", "green"]
         expect(page.get_by_role("log")).to_contain_text("star")
-
-
-def test_streamed_answer_is_stopped(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#try?model=vlm") as page:
-        expect(page.locator(".stage")).to_be_visible()
         page.route("**/generate_stream", lambda route: None)
         page.get_by_role("button", name="Ask").click()
         page.get_by_role("button", name="Stop").click()
@@ -214,18 +184,18 @@ def test_streamed_answer_is_stopped(browser: Browser, server: str) -> None:
         expect(page.get_by_role("button", name="Ask")).to_be_visible()
 
 
-def test_results_of_text_tasks_are_shown(browser: Browser, text_server: str) -> None:
-    with open_page(browser, f"{text_server}/#try?model=token_classification") as page:
+def test_results_of_text_tasks_are_shown(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=token_classification") as page:
         # Entities count characters; the first character here takes two UTF-16 units in JavaScript.
         page.get_by_role("textbox", name="Text").fill("\U0001f600 yesterday Ada went to Paris")
         page.get_by_role("textbox", name="Text").press("Control+Enter")
         marks = page.locator("mark")
         expect(marks).to_have_count(2)
         assert [mark.split("NAME")[0] for mark in marks.all_inner_texts()] == ["Ada", "Paris"]
-        page.goto(f"{text_server}/#try?model=text_classification")
+        page.goto(f"{server}/#try?model=text_classification")
         page.get_by_role("button", name="Run").click()
         expect(rows(page).first).to_be_visible()
-        page.goto(f"{text_server}/#try?model=text_generation")
+        page.goto(f"{server}/#try?model=text_generation")
         page.get_by_role("textbox", name="Text").fill("<b>Once</b>")
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("log")).to_contain_text("<b>Once</b>")

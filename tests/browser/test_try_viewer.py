@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tasks.vision.contours import mask_of_contours
-from tests.browser.looking import open_page
+from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, PIXEL, download, expect_drawn, expect_findings, infer, pixel, rows
 
 pytestmark = pytest.mark.slow
@@ -34,8 +34,7 @@ def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -
         expect(rows(page).get_by_role("button", name="Explain")).to_have_count(5)
         page.get_by_role("button", name="1:1, actual size").click()
         expect_drawn(page)
-        stage = page.locator(".stage").bounding_box()
-        assert stage is not None
+        stage = box_of(page.locator(".stage"))
         # Inside the border of one pixel.
         x = (stage["width"] - 2 - 640) / 2 + (record["xmin"] + record["xmax"]) / 2
         y = (stage["height"] - 2 - 480) / 2 + (record["ymin"] + record["ymax"]) / 2

@@ -30,6 +30,21 @@ def rows(page: Page) -> Locator:
     return page.get_by_role("region", name="Results").locator("ol.records li")
 
 
+_GIVE = """([event, name, data]) => {
+  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
+  const options = { bubbles: true, cancelable: true, clipboardData: transfer, dataTransfer: transfer };
+  const Kind = event === "paste" ? ClipboardEvent : DragEvent;
+  document.querySelector("main").dispatchEvent(new Kind(event, options));
+}"""
+
+
+def give_file(page: Page, event: str, name: str, image: str) -> None:
+    """Drop or paste one of the fixture images as a file with another name."""
+    page.evaluate(_GIVE, [event, name, encode_base64((IMAGES / image).read_bytes())])
+
+
 # Images are decoded only after `window.release()`.
 HELD_IMAGES = """(() => {
   const decode = window.createImageBitmap;
