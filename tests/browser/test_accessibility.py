@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
-from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.support.servers.server_process import ROOT, run_server
+from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
+from tests.support.servers.server_process import run_server
 
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
@@ -24,25 +25,27 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("recorded")
-    models = str(ROOT / "fixtures" / "models")
-    with run_server("--model-repository", models, "--record", str(folder / "store.db")) as process:
+def recording_server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:
+    store = tmp_path_factory.mktemp("recorded") / "store.db"
+    with run_server("--model-repository", str(small_models), "--record", str(store)) as process:
         yield process.address
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop-light", "phone-dark"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_view_is_accessible(browser: Browser, server: str, view: str, size: Size, scheme: Scheme) -> None:
+def test_view_is_accessible(browser: Browser, server: str, recording_server: str, view: str) -> None:
     address, text = VIEWS[view]
-    with open_page(browser, f"{server}/{address}", size=size, scheme=scheme) as page:
-        expect(page.get_by_role("main").get_by_text(text).locator("visible=true").first).to_be_visible()
-        expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        assert violations(page) == []
-        assert_fits(page, size)
-        current = page.get_by_role("navigation").locator("[aria-current=page]")
-        expect(current).to_have_attribute("href", address.partition("?")[0])
-        assert not [button for button in page.locator("button").all() if button.is_visible() and height(button) < 24]
+    with open_page(browser, f"{server if view == 'ask' else recording_server}/{address}") as page:
+        for size, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+            page.set_viewport_size({"width": size[0], "height": size[1]})
+            page.emulate_media(color_scheme=scheme)
+            expect(page.get_by_role("main").get_by_text(text).locator("visible=true").first).to_be_visible()
+            expect(page.get_by_role("heading", level=1)).to_have_count(1)
+            assert violations(page) == []
+            assert_fits(page, size)
+            current = page.get_by_role("navigation").locator("[aria-current=page]")
+            expect(current).to_have_attribute("href", address.partition("?")[0])
+            buttons = page.locator("button").locator("visible=true").all()
+            assert [button for button in buttons if height(button) < 24] == []
 
 
 def height(element: Locator) -> float:
@@ -66,9 +69,9 @@ WEIGHT = """() => {
 }"""
 
 
-def test_page_weighs_little(browser: Browser, server: str) -> None:
+def test_page_weighs_little(browser: Browser, recording_server: str) -> None:
     """Print the time to paint but do not check it, because it depends on the machine."""
-    with open_page(browser, server) as page:
+    with open_page(browser, recording_server) as page:
         expect(page.get_by_role("heading", level=1)).to_have_text("Try")
         page.wait_for_load_state("networkidle")
         number, first, _ = page.evaluate(WEIGHT)

@@ -9,10 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.looking import DESKTOP, Scheme, Size, open_page
+from tests.browser.looking import open_page
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
-from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
@@ -45,11 +44,9 @@ def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def open_live_page(
-    browser: Browser, url: str, *, size: Size = DESKTOP, scheme: Scheme = "light", expect_errors: bool = False
-) -> Generator[Page]:
+def open_live_page(browser: Browser, url: str) -> Generator[Page]:
     """Open a page and wait until it is live."""
-    with open_page(browser, url, size=size, scheme=scheme, expect_errors=expect_errors) as page:
+    with open_page(browser, url) as page:
         expect(page.get_by_role("status")).to_have_text("Live")
         yield page
 
@@ -144,7 +141,7 @@ def test_details_of_a_model_open_by_keyboard(browser: Browser, used_server: str)
         expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
 
 
-def test_details_show_the_chosen_model(browser: Browser, used_server: str) -> None:
+def test_details_show_the_chosen_model_and_charts_the_hovered_values(browser: Browser, used_server: str) -> None:
     with open_live_page(browser, f"{used_server}{HOUR}&model=detector") as page:
         percentiles = page.get_by_role("table", name="Latency percentiles")
         expect(percentiles.get_by_role("row")).to_have_count(9)
@@ -152,10 +149,7 @@ def test_details_show_the_chosen_model(browser: Browser, used_server: str) -> No
         expect(page.get_by_role("table", name="Batch sizes").get_by_role("row")).to_have_text(["15"])
         errors = page.get_by_role("img", name=re.compile("^Errors, last 60 minutes: 37.5 % now"))
         expect(errors).to_be_visible()
-
-
-def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -> None:
-    with open_live_page(browser, f"{used_server}{HOUR}") as page:
+        assert page.locator("svg:not([aria-hidden]):not([role=img][aria-label])").count() == 0
         chart = page.locator("figure").filter(has_text="Requests per second")
         expect(chart.locator(".axis-end")).to_have_text("now")
         chart.locator("svg").hover(position={"x": 30, "y": 20})
@@ -163,23 +157,6 @@ def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -
         expect(chart.locator(".value")).to_have_text("\u2013")
         page.mouse.move(0, 0)
         expect(chart.locator(".axis-end")).to_have_text("now")
-
-
-def test_every_element_has_an_accessible_name(browser: Browser, used_server: str) -> None:
-    with open_live_page(browser, f"{used_server}{HOUR}") as page:
-        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
-        for role in ("banner", "main", "navigation", "status"):
-            expect(page.get_by_role(role)).to_have_count(1)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")
-        expect(page.get_by_role("navigation").get_by_role("link", name="Metrics")).to_have_attribute(
-            "aria-current", "page"
-        )
-        assert page.locator("svg:not([aria-hidden]):not([role=img][aria-label])").count() == 0
-        assert page.locator("thead th:not([scope=col]), tbody th:not([scope=row])").count() == 0
-        assert all(button.inner_text() for button in page.get_by_role("button").all())
-        assert page.get_by_role("img").count() == 7
-        assert page.locator("[aria-live]").count() == 0
-        assert page.locator("html").get_attribute("lang") == "en"
 
 
 def test_hidden_page_closes_its_event_stream(browser: Browser, used_server: str) -> None:
@@ -191,20 +168,6 @@ def test_hidden_page_closes_its_event_stream(browser: Browser, used_server: str)
         expect(page.get_by_role("status")).to_have_text("Paused while hidden")
         page.evaluate(set_hidden, False)
         expect(page.get_by_role("status")).to_have_text("Live")
-
-
-def test_page_reconnects_after_a_restart(browser: Browser) -> None:
-    (port,) = reserve_ports(1)
-    arguments = ("--model", str(MODELS / "classifier"), "--port", str(port))
-    with (
-        run_server(*arguments) as first,
-        open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page,
-    ):
-        assert first.stop() == 0
-        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
-        with run_server(*arguments) as second:
-            assert second.address == first.address
-            expect(page.get_by_role("status")).to_have_text("Live")
 
 
 def test_metrics_page_is_served_at_the_path_of_grps(browser: Browser, used_server: str) -> None:
