@@ -1,8 +1,6 @@
 """Drift in the page's view Recorded: windows and their verdicts for a model whose images turn dark."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
+from tests.support.command_line import output_of
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, run_server
@@ -36,23 +35,16 @@ def make_images(seed: int, number: int, light: float) -> Iterator[bytes]:
         yield cv2.imencode(".jpg", np.clip(crop, 0, 255).astype(np.uint8))[1].tobytes()
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("repository")
-    model = folder / "detector"
+def test_windows_are_shown_with_their_verdicts(browser: Browser, tmp_path: Path) -> None:
+    model, images = tmp_path / "models" / "detector", tmp_path / "images"
     shutil.copytree(ROOT / "fixtures" / "models" / "detector", model)
-    baseline_images = tmp_path_factory.mktemp("usual")
-    for index, image in enumerate(make_images(1, 80, 1.0)):
-        (baseline_images / f"{index}.jpg").write_bytes(image)
-    command = [sys.executable, "-m", "app", "drift", "baseline", str(baseline_images), "--model", str(model)]
-    subprocess.run([*command, "--out", str(model / "drift-baseline.npz")], cwd=ROOT, check=True, capture_output=True)
-    return folder
-
-
-def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Path) -> None:
+    images.mkdir()
+    for index, image in enumerate(make_images(1, 40, 1.0)):
+        (images / f"{index}.jpg").write_bytes(image)
+    output_of("drift", "baseline", images, "--model", model, "--out", model / "drift-baseline.npz")
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
-        run_server("--model-repository", str(repository), *options) as server,
+        run_server("--model-repository", str(tmp_path / "models"), *options) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
         open_page(browser, f"{server.address}/#drift") as page,
     ):

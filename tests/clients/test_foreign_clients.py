@@ -33,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(models: Path) -> Generator[ServerProcess]:
-    with run_server("--model-repository", str(models), "--allow-code") as process:
+    with run_server("--model-repository", str(models), "--allow-code", "--label-studio") as process:
         yield process
 
 
@@ -61,9 +61,8 @@ def test_openai_clients_pass_checks(server: ServerProcess) -> None:
     run_checks("openai", "with_openai", server.address)
 
 
-def test_label_studio_converts_predictions_back_to_the_records(small_models: Path) -> None:
-    with run_server("--model-repository", str(small_models), "--label-studio") as own:
-        run_checks("label_studio", "with_label_studio", own.address)
+def test_label_studio_converts_predictions_back_to_the_records(server: ServerProcess) -> None:
+    run_checks("label_studio", "with_label_studio", server.address)
 
 
 def test_cvat_function_returns_the_records_as_annotations(server: ServerProcess) -> None:
