@@ -107,10 +107,12 @@ def test_installed_files_are_writable_by_owner_only(installed: Installation) -> 
     assert writable == []
 
 
-def test_size_is_printed_and_pip_is_not_installed(installed: Installation) -> None:
+def test_size_is_printed_and_the_schema_is_installed_but_not_pip(installed: Installation) -> None:
     assert installed.output.split()[1:] == ["MB", "installed"]
     assert 100 < int(installed.output.split()[0]) < 1000
     assert not list(installed.prefix.glob("lib/python*/site-packages/pip"))
+    schema = json.loads((installed.prefix / "share/charioteer/environment.schema.json").read_text())
+    assert {"CHARIOTEER_HTTP_PORT", "MODEL_DIR"} <= set(schema["properties"])
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +141,6 @@ def test_native_libraries_need_only_those_of_a_slim_image(installed: Installatio
     needed = re.findall(r"^\s+(\S+) => (not found|/(?:usr/)?lib)", ldd_output, re.MULTILINE)
     assert len(library_files) > 50
     assert {name.partition(".so")[0] for name, _ in needed} <= _SLIM_IMAGE_LIBRARIES
-
-
-def test_environment_schema_is_installed(installed: Installation) -> None:
-    schema = json.loads((installed.prefix / "share/charioteer/environment.schema.json").read_text())
-    assert {"CHARIOTEER_HTTP_PORT", "MODEL_DIR"} <= set(schema["properties"])
 
 
 def test_server_runs_read_only_offline_and_as_any_user(installed: Installation, tmp_path: Path) -> None:

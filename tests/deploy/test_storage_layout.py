@@ -62,11 +62,10 @@ def test_models_are_discovered_with_expected_names(tmp_path: Path, layout: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layout", "name"), [("one file", "my-service"), ("repository", "detector")])
-def test_server_answers_probes_metrics_and_inference_of_kserve(tmp_path: Path, layout: str, name: str) -> None:
-    mount = write_layout(layout, tmp_path)
+def test_server_answers_probes_metrics_and_inference_of_kserve(tmp_path: Path) -> None:
+    mount, name = write_layout("one file", tmp_path), "my-service"
     (container,) = RUNTIME["containers"]
-    arguments = [argument.replace("{{.Name}}", "my-service") for argument in container["args"][1:]]
+    arguments = [argument.replace("{{.Name}}", name) for argument in container["args"][1:]]
     with (
         run_server(*arguments, environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,

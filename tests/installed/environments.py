@@ -14,7 +14,6 @@ import sys
 import sysconfig
 import tomllib
 import venv
-import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -135,14 +134,7 @@ def wheel_environment(wheel_file: Path) -> Environment:
         _link_all(packages, folder)
         _pip(folder, "--no-deps", str(wheel_file))
 
-    # WHEEL names the version of the build tool, and RECORD has the digest of WHEEL.
-    with zipfile.ZipFile(wheel_file) as archive:
-        files = sorted(
-            f"{file.filename} {file.CRC}"
-            for file in archive.infolist()
-            if not file.filename.endswith(("WHEEL", "RECORD"))
-        )
-    return _cached("wheel", "\n".join([content, *files]), make)
+    return _cached("wheel", f"{content}\n{hashlib.sha256(wheel_file.read_bytes()).hexdigest()}", make)
 
 
 def layered_environment(base: Environment, name: str, *texts: str) -> Environment:
