@@ -16,8 +16,6 @@ from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]:

@@ -21,8 +21,6 @@ VIEWS = {
     "metrics": ("#metrics", "This process"),
 }
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def recording_server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:

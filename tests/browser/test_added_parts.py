@@ -1,13 +1,10 @@
 """Views, and parts of views, of a plugin that is not in the tree."""
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import open_page
 from tests.plugins.acme.process import ENVIRONMENT
 from tests.support.servers.server_process import ROOT, run_server
-
-pytestmark = pytest.mark.slow
 
 
 def test_plugin_adds_a_view_and_a_part_of_another_view(browser: Browser) -> None:

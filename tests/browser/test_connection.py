@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
@@ -10,8 +9,6 @@ from tests.browser.looking import open_page
 from tests.browser.try_view import IMAGES, MODELS, expect_findings
 from tests.support.servers.ports import reserve_ports
 from tests.support.servers.server_process import run_server
-
-pytestmark = pytest.mark.slow
 
 
 def test_views_recover_alone_from_a_lost_connection(browser: Browser) -> None:

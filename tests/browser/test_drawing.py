@@ -5,7 +5,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import PIL.Image
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.plugins.drawing.palette import colour_of
@@ -14,9 +13,6 @@ from tests.browser.looking import open_page
 from tests.browser.try_view import expect_drawn
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import run_server
-
-pytestmark = pytest.mark.slow
-
 
 COLOURS = """async names => {
   const { colourOf, inkOn } = await import("/page/palette.js");

@@ -7,7 +7,6 @@ from pathlib import Path
 import cv2
 import httpx
 import numpy as np
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
@@ -19,8 +18,6 @@ from tests.support.servers.server_process import ROOT, run_server
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 WINDOW = 30
-
-pytestmark = pytest.mark.slow
 
 
 def make_images(seed: int, number: int, light: float) -> Iterator[bytes]:

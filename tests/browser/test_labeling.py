@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import httpx
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import PHONE, assert_fits, open_page
 from tests.support.servers.server_process import ROOT, run_server
-
-pytestmark = pytest.mark.slow
 
 
 def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 HTML_NAME = "<img src=x onerror=alert(1)>"
 HOUR = "/#metrics?window=60m"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

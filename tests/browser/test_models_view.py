@@ -14,8 +14,6 @@ from tests.support.servers.server_process import ROOT, run_server
 MODELS = ROOT / "fixtures" / "models"
 HTML_NAME = "<img src=x onerror=alert(1)>"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -1,14 +1,11 @@
 """What the page shows before its user does anything."""
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import assert_fits, box_of, open_page
 from tests.browser.try_view import expect_drawn
 from tests.support.servers.server_process import ROOT
-
-pytestmark = pytest.mark.slow
 
 LAPTOP = (1280, 720)
 PHONE = (390, 844)

@@ -17,8 +17,6 @@ IMAGES = ROOT / "fixtures" / "images"
 HTML_TEXT = "<img src=x onerror=alert(1)>"
 LATITUDES = {"north": "53.55", "south": "48.14"}
 
-pytestmark = pytest.mark.slow
-
 
 def entries(camera: str, altitude: int) -> list[dict[str, str]]:
     return [

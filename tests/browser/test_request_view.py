@@ -30,8 +30,6 @@ HTTP_PROTOCOLS = [protocol for protocol in PROTOCOLS if protocol != "grpc"]
 SPECIAL_NAME = """-O it's "a $HOME `id` \\n €\U0001f600, @x;y .jpg"""
 QUESTION = """What's $HOME `id` \\ "in" the\tpicture\U0001f600 JSON?"""
 
-pytestmark = pytest.mark.slow
-
 
 def block_text(page: Page, name: str) -> str:
     return page.get_by_role("group", name=name, exact=True).inner_text()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
@@ -21,8 +20,6 @@ class Model:
         score = 0.9 if image[0, 0, {channel}] > 127 else 0.2
         return {{"cat": score, "dog": 1 - score}}
 """
-
-pytestmark = pytest.mark.slow
 
 
 def test_different_answers_of_a_loaded_shadow_version_are_listed(browser: Browser, tmp_path: Path) -> None:

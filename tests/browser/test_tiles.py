@@ -1,12 +1,9 @@
 """The view Try shows the tiles of an image."""
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, expect_drawn, pixel
-
-pytestmark = pytest.mark.slow
 
 
 def test_try_shows_the_tiles_of_every_image_and_sends_their_size(browser: Browser, server: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
@@ -27,8 +26,6 @@ IS_DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
   });
 }"""
 TWICE = "#try?model=detector&sample=scene.jpg&score=0.5&second=detector&second_score=0.5"
-
-pytestmark = pytest.mark.slow
 
 
 def rows(page: Page) -> list[list[str]]:

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, Response, expect
 
@@ -17,8 +16,6 @@ from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
-
-pytestmark = pytest.mark.slow
 
 
 def is_explain_response(response: Response) -> bool:

@@ -14,8 +14,6 @@ from tests.browser.try_view import IMAGES, download, expect_findings
 
 FORMULA = "=cmd.jpg"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

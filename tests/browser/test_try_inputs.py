@@ -25,7 +25,6 @@ from tests.support.polling import wait_until
 from tests.support.servers.ports import listening_port
 from tests.support.servers.server_process import run_server
 
-pytestmark = pytest.mark.slow
 HTML_NAME = "<img src=x onerror=alert(1)>.jpg"
 
 

@@ -10,8 +10,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.looking import open_page
 from tests.browser.try_view import HELD_IMAGES, IMAGES, assert_drawn, expect_findings, infer, rows
 
-pytestmark = pytest.mark.slow
-
 
 def slide(page: Page, name: str, value: float) -> None:
     page.get_by_role("slider", name=name).fill(str(value))

@@ -12,8 +12,6 @@ from tasks.vision.contours import mask_of_contours
 from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, PIXEL, download, expect_drawn, expect_findings, infer, pixel, rows
 
-pytestmark = pytest.mark.slow
-
 
 def test_labels_can_be_hidden(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg") as page:

@@ -4,8 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from app.plugins.recording.export.writing import export
 from app.plugins.recording.inference import RecordedInference
 from tests.support.servers.client_environments import python_with
@@ -15,8 +13,6 @@ _PAGE = (ROOT / "docs" / "recording.md").read_text()
 _EXAMPLES = dict(re.findall(r"^```(sql|python)\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL))
 _NOVEMBER_5 = 1_793_836_800_000_000
 _DAY = 86_400_000_000
-
-pytestmark = pytest.mark.slow
 
 
 def run(code: str, folder: Path) -> str:

@@ -17,8 +17,6 @@ from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:

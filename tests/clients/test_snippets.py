@@ -32,7 +32,6 @@ def test_every_documented_client_has_snippet_and_output() -> None:
     assert list(_SNIPPETS) == ["curl", "httpx", "tritonclient", "kserve", "grpcurl", "JavaScript", "Go", "Java"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", list(_SNIPPETS))
 def test_snippet_prints_documented_output(client: str, server: ServerProcess, tmp_path: Path) -> None:
     _, code, documented = _SNIPPETS[client]

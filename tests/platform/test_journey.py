@@ -13,8 +13,6 @@ from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
-pytestmark = pytest.mark.slow
-
 IMAGES = ROOT / "fixtures" / "images"
 KSERVE_BASE = "/v2/models/m-{id}/"
 MODELS = {
