@@ -12,7 +12,8 @@ from app.core.server.auth.api_keys import ApiKey
 from app.plugins.keys.key_file import add_key
 from tests.browser.programs import Programs
 from tests.browser.test_request_view import choose, copy_text, run_shell
-from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+from tests.browser.try_view import IMAGES, MODELS
+from tests.support.servers.server_process import ServerProcess, run_server
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
 
@@ -22,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]
     path: Path = tmp_path_factory.mktemp("keys") / "keys.json"
     for key, permissions in KEYS.items():
         add_key(path, key, ApiKey(name=key[11:], sha256="0" * 64, permissions=permissions))  # type: ignore[arg-type]
-    with run_server("--model", str(ROOT / "fixtures/models/detector"), "--api-keys", str(path)) as process:
+    with run_server("--model", str(MODELS / "detector"), "--api-keys", str(path)) as process:
         yield process
 
 
@@ -66,7 +67,7 @@ def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, ser
 def test_copied_commands_read_the_key_from_the_environment(
     browser: Browser, server: ServerProcess, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(ROOT / "fixtures/images/scene.jpg", tmp_path)
+    shutil.copy(IMAGES / "scene.jpg", tmp_path)
     monkeypatch.setenv("API_KEY", "key-of-the-screen")
     with open_with_key(browser, f"{server.address}/#request?model=detector&sample=scene.jpg", "key-of-the-owner") as (
         page,

@@ -3,12 +3,13 @@
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import open_page
+from tests.browser.try_view import MODELS
 from tests.plugins.acme.process import ENVIRONMENT
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import run_server
 
 
 def test_plugin_adds_a_view_and_a_part_of_another_view(browser: Browser) -> None:
-    options = ("--model", str(ROOT / "fixtures/models/detector"), "--plugins", "acme", "--acme-greeting", "Ahoy")
+    options = ("--model", str(MODELS / "detector"), "--plugins", "acme", "--acme-greeting", "Ahoy")
     with (
         run_server(*options, environment=ENVIRONMENT) as server,
         open_page(browser, server.address) as page,

@@ -11,19 +11,17 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
+from tests.browser.try_view import IMAGES, MODELS, infer
 from tests.support.command_line import output_of
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import run_server
 
-SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 WINDOW = 30
 
 
 def make_images(seed: int, number: int, light: float) -> Iterator[bytes]:
     """Yield crops of a scene with slightly different brightness."""
     random = np.random.default_rng(seed)
-    scene = cv2.imread(str(SCENE))
+    scene = cv2.imread(str(IMAGES / "scene.jpg"))
     assert scene is not None
     for _ in range(number):
         side = int(random.integers(240, 420))
@@ -34,7 +32,7 @@ def make_images(seed: int, number: int, light: float) -> Iterator[bytes]:
 
 def test_windows_are_shown_with_their_verdicts(browser: Browser, tmp_path: Path) -> None:
     model, images = tmp_path / "models" / "detector", tmp_path / "images"
-    shutil.copytree(ROOT / "fixtures" / "models" / "detector", model)
+    shutil.copytree(MODELS / "detector", model)
     images.mkdir()
     for index, image in enumerate(make_images(1, 40, 1.0)):
         (images / f"{index}.jpg").write_bytes(image)
@@ -42,18 +40,16 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, tmp_path: Path)
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
         run_server("--model-repository", str(tmp_path / "models"), *options) as server,
-        httpx.Client(base_url=server.address, timeout=60) as client,
         open_page(browser, f"{server.address}/#drift") as page,
     ):
         page.get_by_role("heading", name="Drift").click()
         expect(page.get_by_text("No window is complete yet")).to_be_visible()
         for seed, light, text in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
             for image in make_images(seed, WINDOW, light):
-                body = {"inputs": [image_input(encode_base64(image))]}
-                client.post("/v2/models/detector/infer", json=body).raise_for_status()
+                infer(server.address, "detector", image)
             expect(page.get_by_text(text)).to_be_visible()
         rows = page.get_by_role("table", name="Windows of detector").locator("tbody tr")
-        windows = client.get("/page/drift.json").json()["detector"]
+        windows = httpx.get(f"{server.address}/page/drift.json", timeout=60).json()["detector"]
         expect(rows).to_have_count(2)
         for row, window in zip(rows.all(), windows[::-1], strict=True):
             cells = row.locator("td").all_inner_texts()

@@ -7,12 +7,13 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import PHONE, assert_fits, open_page
-from tests.support.servers.server_process import ROOT, run_server
+from tests.browser.try_view import MODELS
+from tests.support.servers.server_process import run_server
 
 
 def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path: Path) -> None:
     for name in ("segmenter", "half_plus_two"):
-        (tmp_path / name).symlink_to(ROOT / "fixtures" / "models" / name)
+        (tmp_path / name).symlink_to(MODELS / name)
     with (
         run_server("--model-repository", str(tmp_path), "--label-studio") as server,
         open_page(browser, f"{server.address}/#request?model=segmenter", size=PHONE) as page,

@@ -10,12 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
+from tests.browser.try_view import IMAGES, MODELS, infer
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import run_server
 
-MODELS = ROOT / "fixtures" / "models"
-SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 HTML_NAME = "<img src=x onerror=alert(1)>"
 HOUR = "/#metrics?window=60m"
 
@@ -26,13 +25,14 @@ def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     repository = tmp_path_factory.mktemp("repository")
     shutil.copytree(MODELS / "detector", repository / "detector")
     shutil.copytree(MODELS / "classifier", repository / HTML_NAME)
-    image = encode_base64(SCENE.read_bytes())
+    scene = (IMAGES / "scene.jpg").read_bytes()
+    image = encode_base64(scene)
     with (
         run_server("--model-repository", str(repository)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for _ in range(5):
-            client.post("/v2/models/detector/infer", json={"inputs": [image_input(image)]}).raise_for_status()
+            infer(server.address, "detector", scene)
         for _ in range(3):
             assert client.post("/v2/models/detector/infer", json={"inputs": []}).status_code == 400
         for _ in range(2):
@@ -101,9 +101,7 @@ def test_figures_update_while_the_page_is_open(browser: Browser) -> None:
         expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_visible()
         expect(page.get_by_role("link", name="Use in code shows how")).to_have_attribute("href", "#request")
-        image = image_input(encode_base64(SCENE.read_bytes()))
-        body = {"inputs": [image]}
-        httpx.post(f"{server.address}/v2/models/classifier/infer", json=body, timeout=60).raise_for_status()
+        infer(server.address, "classifier", (IMAGES / "scene.jpg").read_bytes())
         expect(page.locator("[data-tile=rate]")).to_contain_text("1 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_hidden()
         assert cells(page, "classifier")["Errors"] == "0.0 %"

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import PHONE, assert_fits, open_page
-from tests.support.servers.server_process import ROOT, run_server
+from tests.browser.try_view import MODELS
+from tests.support.servers.server_process import run_server
 
-MODELS = ROOT / "fixtures" / "models"
 HTML_NAME = "<img src=x onerror=alert(1)>"
 
 

@@ -1,23 +1,18 @@
 """What the page shows before its user does anything."""
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import assert_fits, box_of, open_page
-from tests.browser.try_view import expect_drawn
-from tests.support.servers.server_process import ROOT
+from tests.browser.try_view import IMAGES, expect_drawn, expect_findings
 
 LAPTOP = (1280, 720)
 PHONE = (390, 844)
 
 
-def expect_detections(page: Page) -> None:
-    expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(5)
-
-
 def test_page_opens_with_an_answer_of_the_detector(browser: Browser, server: str) -> None:
     with open_page(browser, server, size=LAPTOP) as page:
-        expect_detections(page)
+        expect_findings(page, 5)
         model = page.get_by_role("combobox", name="Model")
         expect(model).to_have_value("detector")
         names = model.locator("option").all_inner_texts()
@@ -42,18 +37,17 @@ def test_samples_show_what_the_model_knows(browser: Browser, server: str) -> Non
             expect(page.get_by_role("group", name=f"{names[0]} with results")).to_be_visible()
             expect(samples).to_have_count(len(names))
             assert [button.get_attribute("title") for button in samples.all()] == names
-        page.get_by_label("Choose files").set_input_files(ROOT / "fixtures" / "images" / "scene.jpg")
+        page.get_by_label("Choose files").set_input_files(IMAGES / "scene.jpg")
         page.get_by_role("combobox", name="Model").select_option("detector")
-        expect_detections(page)
+        expect_findings(page, 5)
         page.get_by_role("combobox", name="Model").select_option("oriented-detector")
         expect(page.get_by_role("group", name="scene.jpg with results")).to_be_visible()
 
 
 def test_two_images_and_their_controls_fit_a_laptop(browser: Browser, server: str) -> None:
-    images = ROOT / "fixtures" / "images"
     with open_page(browser, server, size=LAPTOP) as page:
-        expect_detections(page)
-        page.get_by_label("Choose files").set_input_files([images / "scene.jpg", images / "shape.jpg"])
+        expect_findings(page, 5)
+        page.get_by_label("Choose files").set_input_files([IMAGES / "scene.jpg", IMAGES / "shape.jpg"])
         expect(page.get_by_role("button", name="Next")).to_be_visible()
         bottom = page.get_by_role("group", name="Zoom").evaluate("group => group.getBoundingClientRect().bottom")
         assert bottom <= LAPTOP[1]
@@ -69,7 +63,7 @@ BOTTOMS = "stages => stages.map(stage => stage.getBoundingClientRect().bottom)"
 
 def test_header_has_one_line_and_texts_do_not_overlap(browser: Browser, server: str) -> None:
     with open_page(browser, server) as page:
-        expect_detections(page)
+        expect_findings(page, 5)
         for width in (820, 920, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             header = box_of(page.get_by_role("banner"))

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import box_of, open_page
+from tests.browser.try_view import IMAGES, expect_findings, rows
 from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import run_server
 
-IMAGES = ROOT / "fixtures" / "images"
 HTML_TEXT = "<img src=x onerror=alert(1)>"
 LATITUDES = {"north": "53.55", "south": "48.14"}
 
@@ -193,12 +193,11 @@ def test_page_sends_trials_of_what_it_shows_and_none_of_its_own(browser: Browser
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.wait_for_load_state("networkidle")
-        results = page.get_by_role("region", name="Results").locator("ol.records li")
-        expect(results).to_have_count(0)
+        expect(rows(page)).to_have_count(0)
         sent: list[str] = []
         page.on("request", lambda request: sent.append(request.post_data or "") if request.method == "POST" else None)
         page.get_by_role("button", name="Sample scene.jpg").click()
-        expect(results).to_have_count(5)
+        expect_findings(page, 5)
         page.get_by_role("slider", name="Confidence threshold").fill("0.96")
         expect(page.get_by_text("3 results")).to_be_visible()
         first, second = (json.loads(body).get("parameters", {}) for body in sent)

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64, encode_image
+from tests.browser.try_view import infer
+from tests.support.data.images import encode_image
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import run_server
 
@@ -30,7 +30,6 @@ def test_different_answers_of_a_loaded_shadow_version_are_listed(browser: Browse
     options = ("--allow-code", "--record", str(tmp_path / "store.db"), "--record-images", str(tmp_path / "images"))
     pixels = np.zeros((48, 64, 3), np.uint8)
     pixels[:, :, 0] = 255
-    body = {"inputs": [image_input(encode_base64(encode_image(pixels)))]}
     with (
         run_server("--model-repository", str(tmp_path / "models"), *options) as server,
         open_page(browser, f"{server.address}/#shadow") as page,
@@ -41,7 +40,7 @@ def test_different_answers_of_a_loaded_shadow_version_are_listed(browser: Browse
         httpx.post(f"{server.address}/v2/repository/models/m/load", timeout=60).raise_for_status()
         page.get_by_role("heading", name="Disagreements").click()
         expect(page.get_by_text("The latest 0 images with different answers")).to_be_visible()
-        httpx.post(f"{server.address}/v2/models/m-m/infer", json=body, timeout=60).raise_for_status()
+        infer(server.address, "m", encode_image(pixels))
         expect(page.get_by_text("The latest 1 image with different answers")).to_be_visible()
         cells = page.get_by_role("table", name="Different answers").locator("tbody td").all_inner_texts()
         assert cells[1:4] == ["m", "1: cat 0.9", "2: dog 0.8"]

@@ -11,11 +11,10 @@ from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import PHONE, assert_fits, open_page
-from tests.browser.try_view import expect_findings
+from tests.browser.try_view import IMAGES, expect_findings
 from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import ROOT
 
-SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
+SCENE = IMAGES / "scene.jpg"
 
 
 def is_explain_response(response: Response) -> bool:
