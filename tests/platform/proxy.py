@@ -7,20 +7,45 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, cast
 
 import cv2
 import httpx
 import msgspec
 import numpy as np
 
-from tests.platform.records import parse_items
-
 _PATH = re.compile(r"/api/serve/serve-model-(?P<id>[0-9a-z-]+)-pred/v2/models/m-(?P=id)/infer/")
 _STANDARD = {"made-up.inference-server": "shapes"}
 """Values for standard_metadata. Chariot documents that it fills them in, but not their keys: this key is made up."""
 _TYPES: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float, "dict": msgspec.json.decode}
+
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+
+class Point(msgspec.Struct, forbid_unknown_fields=True):
+    x: float
+    y: float
+
+
+LABELLED: Mapping[str, Any] = {"label": str, "score": Share}
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "IMAGE_CLASSIFICATION": LABELLED,
+    # Corners in pixels, y down.
+    "OBJECT_DETECTION": {**LABELLED, "xmin": float, "ymin": float, "xmax": float, "ymax": float},
+    # Shares of the image's width (cx, w) and height (cy, h); r in radians, clockwise.
+    "ORIENTED_OBJECT_DETECTION": {**LABELLED, "cx": Share, "cy": Share, "w": Positive, "h": Positive, "r": float},
+    "IMAGE_SEGMENTATION": {**LABELLED, "contour": list[list[Point]]},
+    "IMAGE_TEXT_TO_TEXT": {"prompt": str, "answer": str},
+}
+ITEMS = {
+    name: msgspec.defstruct(name, [*fields.items()], forbid_unknown_fields=True) for name, fields in FIELDS.items()
+}
+"""How Chariot reads the items of each task type: exactly the documented fields."""
 
 
 class Registration(NamedTuple):
@@ -94,7 +119,7 @@ class Platform:
                     data_hash=hashlib.sha256(image).hexdigest(),
                     action=parameters.get("action", ""),
                     metadata=_typed(metadata),
-                    items=parse_items(self.registration.task_type, items, (pixels.shape[1], pixels.shape[0])),
+                    items=_parse_items(self.registration.task_type, items, (pixels.shape[1], pixels.shape[0])),
                 )
             )
         return stored
@@ -114,3 +139,23 @@ def _typed(metadata: str | None) -> dict[str, object]:
         read = {"standard_metadata": {}, "extended_metadata": read}
     entries, standard = cast("Any", read["extended_metadata"]), cast("dict[str, object]", read["standard_metadata"])
     return standard | {entry["key"]: _TYPES[entry["type"]](entry["value"]) for entry in entries}
+
+
+def _parse_items(task_type: str, items: object, size: Size) -> Sequence[Any]:
+    """Parse the items of one image.
+
+    Raise ValueError if a field is missing, unknown or of another type, or if an item lies outside the image.
+    """
+    parsed_items: list[Any] = msgspec.convert(items, list[ITEMS[task_type]])
+    for item in parsed_items:
+        if any(not (0 <= x <= size[0] and 0 <= y <= size[1]) for x, y in _points(item)):
+            raise ValueError(f"{item} lies outside the image")
+    return parsed_items
+
+
+def _points(item: Any) -> Iterator[tuple[float, float]]:
+    """Yield the points in pixels that must be inside the image."""
+    if hasattr(item, "xmin"):
+        yield from ((item.xmin, item.ymin), (item.xmax, item.ymax))
+    for part in getattr(item, "contour", ()):
+        yield from ((point.x, point.y) for point in part)
