@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
-from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
+from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
 from tests.support.servers.server_process import run_server
 
 # Address of each view, and a text that it shows once it is loaded.
@@ -20,6 +20,7 @@ VIEWS = {
     "models": ("#models?model=detector", "Detected properties"),
     "metrics": ("#metrics", "This process"),
 }
+LOOKS: tuple[tuple[Size, Scheme], ...] = ((DESKTOP, "light"), (PHONE, "dark"))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def recording_server(tmp_path_factory: pytest.TempPathFactory, small_models: Pat
 def test_view_is_accessible(browser: Browser, server: str, recording_server: str, view: str) -> None:
     address, text = VIEWS[view]
     with open_page(browser, f"{server if view == 'ask' else recording_server}/{address}") as page:
-        for size, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+        for size, scheme in LOOKS:
             page.set_viewport_size({"width": size[0], "height": size[1]})
             page.emulate_media(color_scheme=scheme)
             expect(page.get_by_role("main").get_by_text(text).locator("visible=true").first).to_be_visible()

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, expect_findings, rows
+from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import run_server
 
@@ -29,8 +30,7 @@ def entries(camera: str, altitude: int) -> list[dict[str, str]]:
 
 
 def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
-    data = [encode_base64((IMAGES / image).read_bytes())]
-    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": data, "parameters": {"metadata": metadata}}
+    tensor = image_input(encode_base64((IMAGES / image).read_bytes()), metadata=metadata)
     return client.post(f"/v2/models/m-{model}/infer", json={"inputs": [tensor]}).status_code
 
 
@@ -61,8 +61,8 @@ def search(page: Page, expected: int) -> None:
     expect(page.get_by_text(text)).to_be_visible()
 
 
-def test_recorded_inferences_are_listed_newest_first(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#recorded") as page:
+def test_recorded_inferences_are_listed_newest_first_and_older_ones_on_request(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
         expect(page.get_by_text("6 found, newest first")).to_be_visible()
         assert column(page, "model") == ["detector", "classifier", "classifier", "detector", "detector", "detector"]
         assert "Expected at least one input" in column(page, "label")[0]
@@ -72,6 +72,13 @@ def test_recorded_inferences_are_listed_newest_first(browser: Browser, server: s
             f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_TEXT}"
         )
         assert page.locator("main img").count() == 0
+        # Use a smaller page size.
+        page.route("**/inferences?*", lambda route: route.continue_(url=route.request.url.replace("=50", "=4")))
+        page.reload()
+        expect(page.get_by_text("4 or more found")).to_be_visible()
+        page.get_by_role("button", name="Show older").click()
+        expect(page.get_by_text("6 found, newest first")).to_be_visible()
+        expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 
 def test_long_metadata_leaves_room_for_the_names_of_models(browser: Browser, server: str) -> None:
@@ -148,19 +155,6 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
         expect(page).to_have_url(re.compile("&id="))
         page.reload()
         expect(dialog).to_contain_text("110 (int)")
-
-
-def test_older_inferences_are_shown_on_request(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
-        # Use a smaller page size.
-        page.route(
-            "**/inferences?*", lambda route: route.continue_(url=route.request.url.replace("limit=50", "limit=4"))
-        )
-        page.reload()
-        expect(page.get_by_text("4 or more found")).to_be_visible()
-        page.get_by_role("button", name="Show older").click()
-        expect(page.get_by_text("6 found, newest first")).to_be_visible()
-        expect(page.locator("table.recorded tbody button").nth(4)).to_be_focused()
 
 
 CONTENTS: dict[str, list[object]] = {

@@ -72,8 +72,11 @@ def find(answer: Any, *keys: str) -> Iterator[str]:
     match answer:
         case dict():
             for key, value in cast("dict[str, Any]", answer).items():
-                found = value if isinstance(value, list) else [value]
-                yield from filter(None, found) if key in keys else find(value, *keys)
+                if key not in keys:
+                    yield from find(value, *keys)
+                else:
+                    # TensorFlow Serving fills the list of an image up with empty labels.
+                    yield from [value] if isinstance(value, str) else filter(None, value)
         case list():
             for value in cast("list[Any]", answer):
                 yield from find(value, *keys)

@@ -1,6 +1,5 @@
 """Run the steps of the Containerfile without a container engine: the install script, then the server."""
 
-import base64
 import json
 import os
 import re
@@ -20,6 +19,8 @@ from app.plugins.authoring.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, copied_paths, environment, health_command, only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import installed_versions
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -159,8 +160,8 @@ def test_server_runs_read_only_offline_and_as_any_user(installed: Installation, 
         models=str(models),
         requests=[
             ("/ready", None),
-            ("/v2/models/m-detector/infer", _image("scene.jpg", {})),
-            ("/v2/models/m-vlm/infer", _image("shape.jpg", {"prompts": ["what shape is it?"]})),
+            ("/v2/models/m-detector/infer", _image("scene.jpg")),
+            ("/v2/models/m-vlm/infer", _image("shape.jpg", prompts=["what shape is it?"])),
             ("/v2/models/m-detector/infer", {"inputs": []}),
         ],
     )
@@ -193,9 +194,8 @@ def _file_states(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in entries}
 
 
-def _image(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    data = base64.b64encode((ROOT / "fixtures/images" / name).read_bytes()).decode()
-    return {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [data], "parameters": parameters}]}
+def _image(name: str, **parameters: object) -> dict[str, Any]:
+    return {"inputs": [image_input(encode_base64((ROOT / "fixtures/images" / name).read_bytes()), **parameters)]}
 
 
 def _items(response: tuple[int, str]) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Serve the layouts that KServe's storage initializer writes to /mnt/models, on the paths that KServe requests."""
 
-import base64
 import json
 import os
 import shutil
@@ -13,10 +12,12 @@ import pytest
 
 from app.core.assembly.discovery import discover
 from tests.deploy.kustomize import KSERVE, read
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
-SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).decode()
+SCENE = encode_base64((ROOT / "fixtures/images/scene.jpg").read_bytes())
 RUNTIME = read(KSERVE / "base" / "runtime.yaml")["spec"]
 
 
@@ -80,8 +81,7 @@ def test_server_answers_probes_metrics_and_inference_of_kserve(tmp_path: Path) -
         assert client.get(f"/v2/models/{name}").json()["name"] == name
         assert client.get(f"/v2/models/{name}/ready").status_code == 200
 
-        image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [SCENE]}
-        v2 = client.post(f"/v2/models/{name}/infer", json={"inputs": [image]}).json()
+        v2 = client.post(f"/v2/models/{name}/infer", json={"inputs": [image_input(SCENE)]}).json()
         v1 = client.post(f"/v1/models/{name}:predict", json={"instances": [{"image": {"b64": SCENE}}]}).json()
         predictions: list[dict[str, Any]] = [json.loads(records) for records in v2["outputs"][0]["data"]]
         assert "purple star" in json.dumps(predictions)

@@ -1,6 +1,5 @@
 """The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store."""
 
-import base64
 import json
 import tarfile
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ import pytest
 
 from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
+from tests.support.data.chariot import image_input
+from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
@@ -47,8 +48,7 @@ def post(platform: Platform, model: str, *inputs: dict[str, Any]) -> httpx.Respo
 
 
 def image(name: str, **parameters: object) -> dict[str, Any]:
-    content = base64.b64encode((IMAGES / name).read_bytes()).decode()
-    return {"name": name, "shape": [1], "datatype": "BYTES", "data": [content], "parameters": parameters}
+    return image_input(encode_base64((IMAGES / name).read_bytes()), name, **parameters)
 
 
 def metadata(*entries: dict[str, str]) -> str:
