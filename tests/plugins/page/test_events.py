@@ -4,40 +4,32 @@ import asyncio
 import json
 import signal
 import socket
-from typing import Any
 
 import httpx
 import pytest
+from litestar.types import Message
 
 from app.core.engine.engine import Engine
 from app.plugins.page.event_stream import EventStream
 from app.plugins.page.trends import Trends
 from tests.plugins.page.pages import NAMES
+from tests.support.servers.asgi_connection import Connection, body
 from tests.support.servers.server_process import run_server
 
 
-class FakeWire:
-    """Play the ASGI server: record what is sent, and report the disconnect."""
+class Listener(Connection):
+    """Request the events; one that `is_stuck` never finishes to read the first."""
 
     def __init__(self, query: str = "", method: str = "GET") -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.disconnected, self.body_sent = asyncio.Event(), asyncio.Event()
+        super().__init__("/page/events", body(), method=method, query=query)
         self.is_stuck = False
         self.turns_from_disconnect_to_sent: int | None = None
-        self.scope: Any = {"type": "http", "method": method, "query_string": query.encode()}
-        self._request_read = False
+        self._body_sent = asyncio.Event()
 
-    async def receive(self) -> Any:
-        if self._request_read:
-            await self.disconnected.wait()
-            return {"type": "http.disconnect"}
-        self._request_read = True
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(self, message: Any) -> None:
-        self.sent.append(message)
-        if message.get("body"):
-            self.body_sent.set()
+    async def send(self, message: Message) -> None:
+        await super().send(message)
+        if self.bodies:
+            self._body_sent.set()
             if self.is_stuck:
                 await asyncio.Event().wait()
             if self.turns_from_disconnect_to_sent is not None:
@@ -45,19 +37,15 @@ class FakeWire:
                 for _ in range(self.turns_from_disconnect_to_sent):
                     await asyncio.sleep(0)
 
-    @property
-    def status(self) -> int:
-        return self.sent[0]["status"]
-
     async def listen(self, events: EventStream) -> asyncio.Task[None]:
         """Open a stream, and wait for its first event."""
-        task = asyncio.ensure_future(events(self.scope, self.receive, self.send))
-        await self.body_sent.wait()
+        task = asyncio.ensure_future(self.run(events))
+        await self._body_sent.wait()
         return task
 
     @property
     def bodies(self) -> list[bytes]:
-        return [message["body"] for message in self.sent[1:] if message["body"]]
+        return [message["body"] for message in self.messages[1:] if message["body"]]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +58,8 @@ class FakeWire:
     ],
 )
 def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, detail: str, trends: Trends) -> None:
-    async def run() -> FakeWire:
-        events, wire = EventStream(engine, trends), FakeWire(query)
+    async def run() -> Listener:
+        events, wire = EventStream(engine, trends), Listener(query)
         task = await wire.listen(events)
         assert events.open_streams == 1
         wire.disconnected.set()
@@ -81,7 +69,7 @@ def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, deta
         return wire
 
     wire = asyncio.run(run())
-    headers = dict(wire.sent[0]["headers"])
+    headers = dict(wire.messages[0]["headers"])
     assert wire.status == 200
     assert (headers[b"content-type"], headers[b"cache-control"]) == (b"text/event-stream", b"no-cache")
     assert wire.bodies[0].endswith(b"}\n\n")
@@ -101,8 +89,8 @@ def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, deta
 def test_invalid_requests_for_events_are_rejected(
     engine: Engine, query: str, method: str, status: int, error_text: str, trends: Trends
 ) -> None:
-    wire, events = FakeWire(query, method), EventStream(engine, trends)
-    asyncio.run(events(wire.scope, wire.receive, wire.send))
+    wire, events = Listener(query, method), EventStream(engine, trends)
+    asyncio.run(wire.run(events))
     assert wire.status == status
     assert error_text in json.loads(wire.bodies[0])["error"]
     assert events.open_streams == 0
@@ -110,15 +98,15 @@ def test_invalid_requests_for_events_are_rejected(
 
 def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, trends: Trends) -> None:
     async def run() -> None:
-        events, wires = EventStream(engine, trends, max_streams=2), [FakeWire(), FakeWire()]
+        events, wires = EventStream(engine, trends, max_streams=2), [Listener(), Listener()]
         tasks = [await wire.listen(events) for wire in wires]
-        late = FakeWire()
-        await events(late.scope, late.receive, late.send)
+        late = Listener()
+        await late.run(events)
         assert late.status == 503
         assert "open 2 times" in json.loads(late.bodies[0])["error"]
         wires[0].disconnected.set()
         await tasks[0]
-        later = FakeWire()
+        later = Listener()
         task = await later.listen(events)
         assert later.status == 200
         events.stop()
@@ -129,13 +117,13 @@ def test_listeners_over_the_limit_are_rejected_until_one_leaves(engine: Engine, 
 
 def test_events_end_when_the_server_stops(engine: Engine, trends: Trends) -> None:
     async def run() -> None:
-        events, wire = EventStream(engine, trends), FakeWire()
+        events, wire = EventStream(engine, trends), Listener()
         task = await wire.listen(events)
         events.stop()
         await task
-        assert wire.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
-        late = FakeWire()
-        await events(late.scope, late.receive, late.send)
+        assert wire.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+        late = Listener()
+        await late.run(events)
         assert late.status == 503
 
     asyncio.run(asyncio.wait_for(run(), 60))
@@ -144,7 +132,7 @@ def test_events_end_when_the_server_stops(engine: Engine, trends: Trends) -> Non
 @pytest.mark.parametrize("ending", ["patience", "stop", "gone"])
 def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str, trends: Trends) -> None:
     async def run() -> None:
-        events, wire = EventStream(engine, trends, send_timeout=0.05 if ending == "patience" else 60), FakeWire()
+        events, wire = EventStream(engine, trends, send_timeout=0.05 if ending == "patience" else 60), Listener()
         wire.is_stuck = True
         task = await wire.listen(events)
         if ending == "stop":
@@ -161,9 +149,9 @@ def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str, tre
 
 def test_client_that_leaves_while_an_event_is_sent_frees_its_stream(engine: Engine, trends: Trends) -> None:
     async def run(turns: int) -> None:
-        events, wire = EventStream(engine, trends), FakeWire()
+        events, wire = EventStream(engine, trends), Listener()
         wire.turns_from_disconnect_to_sent = turns
-        await events(wire.scope, wire.receive, wire.send)
+        await wire.run(events)
         assert events.open_streams == 0
         assert len(wire.bodies) == 1
         events.stop()

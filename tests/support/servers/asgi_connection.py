@@ -19,6 +19,8 @@ class Connection:
         path: where the request goes.
         messages: what the application receives, before it waits for the client to disconnect.
         headers: of the request.
+        method: of the request.
+        query: of the request, without the question mark.
 
     Attributes:
         disconnected: set when the client has left, or the response is complete.
@@ -26,14 +28,21 @@ class Connection:
         messages: all messages of the response.
     """
 
-    def __init__(self, path: str, *messages: dict[str, Any], headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        *messages: dict[str, Any],
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        method: str = "POST",
+        query: str = "",
+    ) -> None:
         self._received = list(messages)
         self.disconnected = asyncio.Event()
         self.sent: asyncio.Queue[Message] = asyncio.Queue()
         self.messages: list[Any] = []
         self._scope: dict[str, Any] = {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST",
-            "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": method,
+            "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
             "headers": [(b"host", b"127.0.0.1"), *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
             "state": {},
         }  # fmt: skip
