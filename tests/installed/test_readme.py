@@ -16,14 +16,10 @@ from tests.installed.workspace import Workspace
 from tests.support.servers.server_process import ROOT
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
-QUICK_OPTIONS = {"tune": "--seconds 0.05 --batches 1 --threads 1"}
+QUICK_OPTIONS = {"tune": "--seconds 0.05"}
 """Options for commands whose defaults take half a minute."""
-
-
 ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
 """Commands that the workspace has already run."""
-
-
 DEMO_PACKAGES = {
     "charset-normalizer",
     "colorlog",
@@ -67,8 +63,6 @@ def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) ->
             f"{address}/v1/models/text-reader:predict", json={"instances": [{"b64": image}]}, timeout=60
         )
         assert "Wheels and axles since 1896" in answer.text
-    # The test above tries one batch size and one thread count.
-    run(workspace, "charioteer tune path/to/model", "--seconds 0.05")
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:

@@ -1,6 +1,5 @@
 """Create a folder that looks like a checkout to the commands of README.md, and run processes in it."""
 
-import base64
 import os
 import re
 import shlex
@@ -18,7 +17,9 @@ import httpx
 import numpy as np
 
 from tests.installed.environments import Environment
+from tests.support.data.chariot import image_input
 from tests.support.data.datasets import coco_annotation, write_coco_dataset
+from tests.support.data.images import encode_base64
 from tests.support.servers.certificate_authority import CertificateAuthority
 from tests.support.servers.server_process import ROOT
 
@@ -140,7 +141,5 @@ def inference_request(number: int) -> Mapping[str, object]:
     pixels = cv2.imread(str(ROOT / "fixtures" / "images" / "scene.jpg"))
     assert pixels is not None
     changed = np.clip(pixels.astype(np.int16) + number - _RECORDED_IMAGES // 2, 0, 255).astype(np.uint8)
-    image = base64.b64encode(cv2.imencode(".jpg", changed)[1].tobytes()).decode()
-    metadata = '[{"key": "camera", "type": "str", "value": "north"}]'
-    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [image], "parameters": {"metadata": metadata}}
-    return {"inputs": [tensor]}
+    metadata = [{"key": "camera", "type": "str", "value": "north"}]
+    return {"inputs": [image_input(encode_base64(cv2.imencode(".jpg", changed)[1].tobytes()), metadata=metadata)]}
