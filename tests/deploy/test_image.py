@@ -194,7 +194,7 @@ def _file_states(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in entries}
 
 
-def _image(name: str, **parameters: object) -> dict[str, Any]:
+def _image(name: str, **parameters: Any) -> dict[str, Any]:
     return {"inputs": [image_input(encode_base64((ROOT / "fixtures/images" / name).read_bytes()), **parameters)]}
 
 

@@ -8,8 +8,8 @@ from cyclopts import App
 
 from app.core.cli import command_line
 from tests.installed.environments import linked_environment
-from tests.installed.readme import commands
 from tests.installed.test_extras import EXTRA_OF_COMMAND
+from tests.installed.test_readme import commands
 from tests.installed.workspace import Workspace
 
 COMMANDS: dict[str, str] = {

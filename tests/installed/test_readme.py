@@ -11,10 +11,14 @@ import httpx
 import pytest
 
 from tests.installed.environments import EXTRAS, linked_environment, makefile_environment
-from tests.installed.readme import TUTORIAL, commands, named_commands, named_targets
 from tests.installed.workspace import Workspace
 from tests.support.servers.server_process import ROOT
 
+README = (ROOT / "README.md").read_text()
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND_NAME = re.compile(r"`charioteer ([a-z][a-z -]*)`")
+_TARGET = re.compile(r"^make ([a-z-]+)$|`make ([a-z-]+)`", re.MULTILINE)
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 QUICK_OPTIONS = {"tune": "--seconds 0.05"}
 """Options for commands whose defaults take half a minute."""
@@ -32,6 +36,13 @@ DEMO_PACKAGES = {
     "urllib3",
 }
 """What the extra `demo` adds."""
+
+
+def commands(text: str = README) -> Sequence[str]:
+    """Return each command of the fenced blocks, which must be for the shell."""
+    blocks = _FENCE.findall(text)
+    assert {language for language, _ in blocks} == {"sh"}
+    return [line for _, content in blocks for line in content.replace("\\\n", " ").splitlines() if line]
 
 
 @pytest.mark.slow
@@ -68,11 +79,13 @@ def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) ->
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
     from app.core.cli import command_line
 
-    assert named_commands() >= {"export", "pack", "conform"}
-    assert [name for name in named_commands() if name not in command_line()] == []
+    names = set(_COMMAND_NAME.findall(README))
+    assert names >= {"export", "pack", "conform"}
+    assert [name for name in names if name not in command_line()] == []
+    targets = {first or second for first, second in _TARGET.findall(README)}
+    assert targets >= {"serve", "test", "help"}
     makefile = (ROOT / "Makefile").read_text()
-    assert named_targets() >= {"serve", "test", "help"}
-    assert [name for name in named_targets() if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+    assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
 def extras_of(words: list[str]) -> list[str]:
