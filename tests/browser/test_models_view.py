@@ -107,7 +107,7 @@ def test_model_name_is_escaped_and_wraps_and_a_change_by_another_client_is_shown
         rows = page.get_by_role("rowgroup", name=HTML_NAME, exact=True)
         expect(rows.get_by_role("table", name="Inputs")).to_be_visible()
         assert page.locator("main img").count() == 0
-        page.set_viewport_size(PHONE)
+        page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
         assert_fits(page, PHONE)
         badge = rows.locator(".badge")
         expect(badge).to_have_text("ready")
