@@ -13,8 +13,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.settings.server import DEMO_MODELS
-from tests.support.models.fake_models import FAKE_MODELS
-from tests.support.servers.fake_app import build_app
+from tests.support.servers.apps import ALL_MODELS, app_with_models
 from tests.support.servers.postgres import PostgresServer, run_postgres
 
 # No deadline, because the machine may be busy. CI runs the same examples each time.
@@ -125,13 +124,13 @@ def small_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[TestClient[Litestar]]:
-    """Serve every fake model over chariot-v2-kserve."""
-    with TestClient(build_app(tuple(FAKE_MODELS), "chariot-v2-kserve")) as client:
+    """Serve every model of the tests over all protocols of the main port but chariot-v2."""
+    with TestClient(app_with_models(ALL_MODELS)) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def chariot_v2_client() -> Iterator[TestClient[Litestar]]:
     """Serve one detector over chariot-v2."""
-    with TestClient(build_app(("detector",), "chariot-v2")) as client:
+    with TestClient(app_with_models(("detector",), "chariot-v2")) as client:
         yield client

@@ -18,14 +18,14 @@ from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
 from tests.support.data.chariot import Client
 from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS
-from tests.support.servers.fake_app import build_app
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_models
+from tests.support.servers.grpc_server import build_engine
 
 MODELS = ("classifier", "detector", "teller", "continuer")
 
 
 def schema_of(protocol: str) -> Any:
-    return schemathesis.openapi.from_asgi("/schema", build_app(MODELS, protocol))
+    return schemathesis.openapi.from_asgi("/schema", app_with_models(MODELS, protocol))
 
 
 # Two servers of the first protocol, because the operations of one test unload models.

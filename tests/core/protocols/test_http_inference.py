@@ -13,7 +13,7 @@ from app.core.protocols.http_inference import decompress
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.data.chariot import Client, image_input, items
 from tests.support.rejection import rejects
-from tests.support.servers.fake_app import MAX_REQUEST_BYTES
+from tests.support.servers.apps import MAX_REQUEST_BYTES
 
 BODY = json.dumps({"inputs": [image_input()]}).encode()
 

@@ -16,8 +16,9 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
 from app.core.settings.server import ModelOptions
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
+from tests.support.servers.apps import MAX_REQUEST_BYTES
 from tests.support.servers.auth_apps import INFER_KEY, READ_KEY, access_with_keys, bearer_header
-from tests.support.servers.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.servers.grpc_server import build_engine
 
 MODEL = "detector"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
+from app.core.hooks import Parts
+from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
 from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
@@ -26,6 +28,7 @@ from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 from tests.support.protocols import LISTENERS, attach_plugins, main_port_protocols
 
 MAX_REQUEST_BYTES = 2_000_000
+LIMITS = Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
 
 TENSOR_FIXTURES = ("greeter", "half_plus_three", "half_plus_two", "ranker")
 
@@ -63,19 +66,21 @@ def app_with_sources(
     discover: Callable[[], Sequence[ModelSource]] | None = None,
 ) -> Litestar:
     """Return the application with `sources`, loaded by `load`; later loads call `discover` again."""
-    engine = engine_of(sources, load, discover=discover, limits=Limits(max_inputs=64))
+    engine = engine_of(sources, load, discover=discover, limits=LIMITS)
     return app_of_protocol(attach_plugins(engine), protocol)
 
 
 def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_BYTES) -> Litestar:
-    """Return the application of the port that serves `protocol`."""
+    """Return the application of the port that serves `protocol`, where the main one counts inferences."""
     for listener in LISTENERS:
         if listener.name == protocol:
             return create_listener_app(engine, listener, max_bytes)
     protocols = main_port_protocols(protocol)
     if protocol == "label-studio":  # off by default
         protocols = registry().protocols(registry().settings(label_studio=True)).http
-    return create_app(engine, protocols, CollectorRegistry(), max_bytes)
+    metrics = CollectorRegistry()
+    engine.attach(Parts(observers=(Metrics(metrics, engine.registry.known_name),)))
+    return create_app(engine, protocols, metrics, max_bytes)
 
 
 def load_test_model(source: ModelSource) -> Servable:

@@ -23,9 +23,7 @@ from tasks.inference.limits import Limits
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.engines import engine_of
 from tests.support.protocols import GRPC_PROTOCOLS, attach_plugins
-from tests.support.servers.apps import load_test_model, model_source
-
-MAX_REQUEST_BYTES = 2_000_000
+from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model, model_source
 
 IMAGE = encode_image(rectangle())
 SERVICE = "inference.GRPCInferenceService"

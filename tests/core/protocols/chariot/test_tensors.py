@@ -1,20 +1,10 @@
 """Test the shapes and names that Chariot's clients send to models of tensors."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 
 from tests.support.data.chariot import Client, infer, items
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
-
-
-@pytest.fixture(scope="module")
-def tensors() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models((*ECHO_MODELS, *TENSOR_FIXTURES))) as client:
-        yield client
 
 
 def tensor(datatype: str, shape: list[int], data: object, name: str = "x") -> dict[str, Any]:
@@ -26,25 +16,25 @@ def echoed(client: Client, model: str, *inputs: dict[str, Any]) -> list[tuple[li
 
 
 @pytest.mark.parametrize("shape", [[2], [2, 1], [-1], [-1, 1], [2, -1]])
-def test_one_dimensional_input_accepts_a_column_and_a_free_size(tensors: Client, shape: list[int]) -> None:
+def test_one_dimensional_input_accepts_a_column_and_a_free_size(client: Client, shape: list[int]) -> None:
     numbers, words = tensor("INT64", shape, [1, 2], "numbers"), tensor("BYTES", shape, ["a", "b"], "words")
-    assert echoed(tensors, "echo-pair", numbers, words) == [([2], [1, 2]), ([2], ["a", "b"])]
+    assert echoed(client, "echo-pair", numbers, words) == [([2], [1, 2]), ([2], ["a", "b"])]
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
-def test_any_size_may_be_free(tensors: Client, datatype: str) -> None:
+def test_any_size_may_be_free(client: Client, datatype: str) -> None:
     data: list[Any] = list("abcdef") if datatype == "BYTES" else [1, 2, 3, 4, 5, 6]
     for shape in ([-1, 3], [2, -1]):
-        assert echoed(tensors, f"echo-{datatype.lower()}", tensor(datatype, shape, data)) == [([2, 3], data)]
+        assert echoed(client, f"echo-{datatype.lower()}", tensor(datatype, shape, data)) == [([2, 3], data)]
 
 
-def test_texts_may_be_nested_like_numbers(tensors: Client) -> None:
-    assert echoed(tensors, "echo-bytes", tensor("BYTES", [2, -1], [["a", "b"], ["c", "d"]])) == [([2, 2], list("abcd"))]
+def test_texts_may_be_nested_like_numbers(client: Client) -> None:
+    assert echoed(client, "echo-bytes", tensor("BYTES", [2, -1], [["a", "b"], ["c", "d"]])) == [([2, 2], list("abcd"))]
 
 
 @pytest.mark.parametrize("name", ["input-0", "", "anything"])
-def test_only_input_of_a_model_may_have_any_name(tensors: Client, name: str) -> None:
-    response = infer(tensors, "half_plus_two", tensor("FP32", [2], [1, 2], name))
+def test_only_input_of_a_model_may_have_any_name(client: Client, name: str) -> None:
+    response = infer(client, "half_plus_two", tensor("FP32", [2], [1, 2], name))
     assert response.json()["outputs"][0]["name"] == name
     assert items(response)[0]["data"] == [2.5, 3.0]
 
@@ -67,9 +57,9 @@ def test_only_input_of_a_model_may_have_any_name(tensors: Client, name: str) -> 
     ],
 )
 def test_shape_that_contradicts_data_or_model_is_rejected(
-    tensors: Client, model: str, datatype: str, shape: list[int], data: object
+    client: Client, model: str, datatype: str, shape: list[int], data: object
 ) -> None:
     name = "x_bytes" if model == "echo-encoded" else "x"
-    response = infer(tensors, model, tensor(datatype, shape, data, name))
+    response = infer(client, model, tensor(datatype, shape, data, name))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].shape: ")

@@ -2,21 +2,17 @@
 
 import json
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
 from tests.support.data.chariot import Client
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import pack_elements, unpack_elements
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
 ONE_TWO = struct.pack("<2f", 1, 2)
@@ -35,12 +31,6 @@ EXTREMES: dict[str, list[Any]] = {
     "BF16": [0x3F80, 0x7F80, 0xFFFF],
     "BOOL": [True, False],
 }
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models(("classifier", "detector", "teller", *ECHO_MODELS, *TENSOR_FIXTURES))) as client:
-        yield client
 
 
 def tensor(datatype: str, shape: list[int], size: object, name: str = "x") -> dict[str, Any]:

@@ -2,28 +2,18 @@
 
 import json
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from litestar import Litestar
-from litestar.testing import TestClient
 
 from tests.support.data.chariot import Client
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 
 HEADER = "inference-header-content-length"
 
 DEEP = "[" * 2000 + "]" * 2000
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models(("classifier", "detector", "teller", *ECHO_MODELS, *TENSOR_FIXTURES))) as client:
-        yield client
 
 
 def one_input(**fields: object) -> dict[str, Any]:

@@ -1,21 +1,11 @@
 """Test tensors of every datatype over REST, with models that return their inputs."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 
 from tests.core.protocols.kserve_v2.test_grpc_codec import VALUES
 from tests.support.data.chariot import Client
-from tests.support.servers.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models((*ECHO_MODELS, *TENSOR_FIXTURES))) as client:
-        yield client
 
 
 def tensor(datatype: str, shape: list[int], data: object, name: str = "x") -> dict[str, Any]:

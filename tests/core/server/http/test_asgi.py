@@ -1,20 +1,9 @@
 """What the application adds to the responses of every protocol."""
 
-from collections.abc import Iterator
-
-import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.servers.apps import app_with_models
-
 Client = TestClient[Litestar]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with TestClient(app_with_models(["half_plus_two"])) as client:
-        yield client
 
 
 def encoding_and_length(client: Client, count: int, encoding: str) -> tuple[str | None, int]:

@@ -1,25 +1,12 @@
 """HEAD responses equal GET responses without the body."""
 
-from collections.abc import Iterator
-
 import pytest
 from litestar import Litestar, get
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
-from app.core.server.http.asgi import HeadSupport, create_app
-from tests.support.protocols import main_port_protocols
-from tests.support.servers.apps import ECHO_MODELS
-from tests.support.servers.grpc_server import build_engine
+from app.core.server.http.asgi import HeadSupport
 
-MODEL = next(iter(ECHO_MODELS))
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    app = create_app(build_engine((MODEL,)), main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2**20)
-    with TestClient(app) as opened:
-        yield opened
+MODEL = "echo-fp32"
 
 
 @pytest.mark.parametrize(
