@@ -14,12 +14,23 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT, run_server
 
 IMAGE = (ROOT / "fixtures/images/scene.jpg").read_bytes()
 TEXT = base64.b64encode(IMAGE).decode()
 JSON, STREAM = "application/json", "application/octet-stream"
 CHAT, QUESTION = "/v1/chat/completions", "What is in the picture?"
+
+VLM = """
+class Model:
+    def predict(self, image, prompt):
+        yield "th"
+        yield "ree"
+
+    def explain(self, inputs, predictions):
+        return [1000 * "why" for _ in inputs]
+"""
 
 Case = tuple[str, str, bytes, Mapping[str, str]]
 """Method, path, body and headers."""
@@ -69,7 +80,7 @@ MAIN: Mapping[str, Case] = {
     "kserve v2 late": infer(x_request_timeout_ms="0"),
     "kserve v1": post(f"{V1}detector:predict", json_body(instances=[INSTANCE])),
     "kserve v1 without a model": post(f"{V1}:predict", json_body(instances=[INSTANCE])),
-    "explain of a text model": post(f"{V1}vlm:explain", json_body(instances=[INSTANCE], parameters={"samples": 8})),
+    "explain of a text model": post(f"{V1}vlm:explain", json_body(instances=[INSTANCE])),
     "explain with an invalid body": post(f"{V1}detector:explain", b"{"),
     "grps": post(f"{GRPS}infer/predict?model=detector", IMAGE, STREAM),
     "grps stream": post(f"{GRPS}infer/predict?model=detector&streaming=true", IMAGE, STREAM),
@@ -119,11 +130,15 @@ Clients = Mapping[str, httpx.Client]
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[Clients]:
-    """Yield a client of each port of a server process."""
-    models = ("--model-repository", "fixtures/models", "--max-request-bytes", "3000000")
+def clients(small_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """Yield a client of each port of a server process, whose model `vlm` streams the same text for each question."""
+    models = tmp_path_factory.mktemp("models")
+    for folder in small_models.iterdir():
+        (models / folder.name).symlink_to(folder.resolve())
+    write_model(models / "vlm", VLM, task_type="IMAGE_TEXT_TO_TEXT")
+    options = ("--model-repository", str(models), "--allow-code", "--max-request-bytes", "3000000")
     origins = ("--tensorflow-serving-cors", "*", "--cors-origins", "https://app.example")
-    with run_server(*models, *origins) as server, ExitStack() as stack:
+    with run_server(*options, *origins) as server, ExitStack() as stack:
         addresses = {"main": server.address, "tensorflow-serving": server.tensorflow_serving_address}
         yield {
             port: stack.enter_context(httpx.Client(base_url=address, timeout=120, trust_env=False))
