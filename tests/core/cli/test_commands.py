@@ -8,10 +8,18 @@ import cv2
 import pytest
 
 from tests.support.command_line import charioteer
+from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
+
+
+@pytest.fixture(scope="module")
+def teller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a model of answers that needs no torch, unlike the vision-language model of the fixtures."""
+    code = "class Model:\n    def predict(self, image, prompt): return 'a shape'\n"
+    return write_model(tmp_path_factory.mktemp("models") / "teller", code, task_type="IMAGE_TEXT_TO_TEXT")
 
 
 @pytest.mark.parametrize(
@@ -21,12 +29,12 @@ IMAGES = ROOT / "fixtures" / "images"
         ("detector", "scene.jpg", "xmin"),
         ("oriented-detector", "oriented.jpg", "r"),
         ("segmenter", "scene.jpg", "1 contour, "),
-        ("vlm", "shape.jpg", "answer"),
+        ("teller", "shape.jpg", "a shape"),
     ],
 )
-def test_predict_prints_and_draws(tmp_path: Path, model: str, image: str, field: str) -> None:
-    output = tmp_path / "out.png"
-    completed = charioteer("predict", IMAGES / image, "--name", model, "--draw", output)
+def test_predict_prints_and_draws(tmp_path: Path, teller: Path, model: str, image: str, field: str) -> None:
+    output, folder = tmp_path / "out.png", teller if model == "teller" else MODELS / model
+    completed = charioteer("predict", IMAGES / image, "--model", folder, "--allow-code", "--draw", output)
     assert completed.returncode == 0, completed.stderr
     assert field in completed.stdout
     before, after = cv2.imread(str(IMAGES / image)), cv2.imread(str(output))
@@ -95,10 +103,10 @@ def test_predict_prints_an_error(arguments: tuple[str | Path, ...], message: str
     assert "Traceback" not in completed.stderr
 
 
-def test_models_command_lists_the_models() -> None:
-    completed = charioteer("models")
+def test_models_command_lists_the_models(small_models: Path) -> None:
+    completed = charioteer("models", "--model-repository", small_models)
     assert completed.returncode == 0, completed.stderr
-    for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm"):
+    for name in ("classifier", "detector", "oriented-detector", "segmenter", "ranker"):
         assert name in completed.stdout
 
 
