@@ -1,10 +1,15 @@
-"""Parsing of model-settings.json."""
+"""Settings of one model: parsing of model-settings.json, and fields of core and of plugins."""
 
+import pickle
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from app.core.plugins import registry
+from app.core.hooks import ModelSection, Plugin, Ref
+from app.core.plugin_loading import PluginError
+from app.core.plugins import Registry, registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSettings, read_settings
 from tasks.task import TaskType
 
@@ -49,3 +54,66 @@ def test_error_names_the_file_and_the_field(tmp_path: Path, content: bytes, mess
     with pytest.raises(ModelError, match=message) as raised:
         settings(tmp_path, content)
     assert str(tmp_path / SETTINGS_FILE) in str(raised.value)
+
+
+class Ring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    radius: int = 3
+
+
+def plugin(name: str, section: str, **fields: Any) -> Plugin:
+    sections = (ModelSection(type=Ref(f"{__name__}:Ring"), name=section),)
+    return Plugin(api=1, name=name, summary="For a test.", model_settings=sections, **fields)
+
+
+def read(folder: Path, content: str) -> ModelSettings:
+    (folder / "model-settings.json").write_text(content)
+    return read_settings(folder)
+
+
+def test_settings_of_core_alone_have_the_defaults_of_a_plugin() -> None:
+    assert ModelSettings().of(Ring) == Ring()
+
+
+def test_composed_settings_can_be_pickled(tmp_path: Path) -> None:
+    settings = read(tmp_path, '{"labels": ["a"], "batching": {"max_size": 2}}')
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_section_is_an_object_and_without_a_name_its_fields_are_top_level() -> None:
+    named, flat = Registry([plugin("a", "ring")]), Registry([plugin("a", "")])
+    assert named.model_settings(ring=Ring(radius=4)).of(Ring) == Ring(radius=4)
+    assert flat.model_settings(radius=5).of(Ring) == Ring(radius=5)
+
+
+@pytest.mark.parametrize(("section", "name"), [("labels", "labels"), ("", "radius")])
+def test_setting_that_exists_already_is_rejected(section: str, name: str) -> None:
+    plugins = Registry([plugin("a", section), plugin("b", section)])
+    with pytest.raises(PluginError, match=f"already has the model setting {name}"):
+        assert plugins.model_settings_class
+
+
+def test_unknown_setting_names_the_skipped_plugin_that_has_it() -> None:
+    plugins = Registry([plugin("a", "ring", requires=("absent",))])
+    expected = "; the plugin a has it, but is not loaded: it requires the plugin absent, which is not loaded"
+    assert plugins.advice("model setting", "ring") == expected
+    assert plugins.advice("model setting", "rang") == ""
+
+
+def test_unknown_setting_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"unknown field `no_such`; known are name, version, .*labels"):
+        read(tmp_path, '{"no_such": {}}')
+    assert registry().advice("model setting", "no_such") == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "known"),
+    [
+        ('{"preprocessing": {"sizes": 5}}', "unknown field `sizes`; known are size, resize, .*channels_last$"),
+        ('{"preprocessing": {"resize": "fit"}}', "preprocessing.resize: .* known are crop, letterbox, .*stretch$"),
+        ('{"versions": "last"}', "known are all, latest$"),
+        ('{"task_type": "detection"}', "known are IMAGE_CLASSIFICATION, OBJECT_DETECTION, "),
+    ],
+)
+def test_unknown_nested_setting_or_choice_lists_the_known_ones(tmp_path: Path, settings: str, known: str) -> None:
+    with pytest.raises(ModelError, match=known):
+        read(tmp_path, settings)
