@@ -88,17 +88,25 @@ def test_demo_starts_with_two_lines_on_one_port() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nowhere.onnx"], "neither a model file nor a folder"),
-        (["--host", "0.0.0.0"], "--insecure"),
-        (["--port", "8123", "--grpc-port", "8123"], "HTTP and gRPC need different ports"),
+        ("nowhere.onnx", "neither a model file nor a folder"),
+        ("--host 0.0.0.0", "--insecure"),
+        ("--port 8123 --grpc-port 8123", "HTTP and gRPC need different ports"),
+        ("--port {used}", r"127.0.0.1:{used}: Address already in use\. .* with --port, or 0"),
+        ("--tensorflow-grpc-port {used}", r"127.0.0.1:{used}: .* with --tensorflow-grpc-port, or 0"),
+        (
+            "--host 192.0.2.1 --insecure",
+            "Cannot listen on 192.0.2.1: Cannot assign .*address of this machine in --host$",
+        ),
     ],
 )
-def test_json_log_of_a_failed_start_holds_only_the_reason(arguments: list[str], reason: str) -> None:
-    with run_server(*arguments) as server:
-        assert server.wait() == 1
-        (line,) = map(json.loads, server.log)
-        assert line["event"] == "server did not start"
-        assert reason in line["reason"]
+def test_json_log_of_a_failed_start_holds_only_the_reason(arguments: str, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        used = other.getsockname()[1]
+        with run_server(*arguments.format(used=used).split()) as server:
+            assert server.wait() == 1
+            (line,) = map(json.loads, server.log)
+    assert line["event"] == "server did not start"
+    assert re.search(reason.format(used=used), line["reason"])
 
 
 def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path) -> None:
@@ -145,24 +153,6 @@ def _is_available(url: str) -> bool:
         return '"AVAILABLE"' in httpx.get(url, timeout=60).text
     except httpx.TransportError:
         return False
-
-
-@pytest.mark.parametrize("option", ["--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
-def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with run_server("--model", str(DETECTOR), option, str(port)) as server:
-            assert server.wait() == 1
-            assert f"127.0.0.1:{port}: Address already in use. " in server.log[-1]
-            assert f"with {option}, or 0" in server.log[-1]
-
-
-def test_process_names_the_option_of_a_host_that_is_not_here() -> None:
-    with run_server("--model", str(DETECTOR), "--host", "192.0.2.1", "--insecure") as server:
-        assert server.wait() == 1
-        assert "Cannot listen on 192.0.2.1: Cannot assign requested address. Expected an address" in server.log[-1]
-        assert "--host" in server.log[-1]
-        assert "--port" not in server.log[-1]
 
 
 def test_sigterm_waits_for_requests_in_flight() -> None:

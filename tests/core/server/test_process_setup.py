@@ -8,8 +8,6 @@ import sys
 import threading
 import weakref
 
-import pytest
-
 from app.core.server.process_setup import release_free_memory, releasing_memory
 
 _ARENAS = """
@@ -42,9 +40,8 @@ def test_threads_share_malloc_arenas() -> None:
     assert arena_count() <= max(2, min(8, len(os.sched_getaffinity(0))))
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_malloc_arena_max_from_the_environment_wins(count: int) -> None:
-    assert arena_count(MALLOC_ARENA_MAX=str(count)) == count
+def test_malloc_arena_max_from_the_environment_wins() -> None:
+    assert arena_count(MALLOC_ARENA_MAX="11") == 11
 
 
 _RELEASED = """
