@@ -34,14 +34,7 @@ def client_of(*, local: bool) -> TestClient[ASGIApp]:
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
-@pytest.fixture
-def client() -> TestClient[ASGIApp]:
-    return client_of(local=False)
-
-
-@pytest.fixture
-def local() -> TestClient[ASGIApp]:
-    return client_of(local=True)
+CLIENT, LOCAL = client_of(local=False), client_of(local=True)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +51,8 @@ def local() -> TestClient[ASGIApp]:
         {"Origin": "http://evil.example", "X-Forwarded-Host": "models.example"},
     ],
 )
-def test_post_from_a_page_of_another_origin_is_rejected(client: TestClient[ASGIApp], headers: dict[str, str]) -> None:
-    response = client.post("/unload", headers=headers)
+def test_post_from_a_page_of_another_origin_is_rejected(headers: dict[str, str]) -> None:
+    response = CLIENT.post("/unload", headers=headers)
     assert response.status_code == 403
     assert response.json()["error"].startswith("A page of another site sent this")
 
@@ -76,22 +69,20 @@ def test_post_from_a_page_of_another_origin_is_rejected(client: TestClient[ASGIA
         {"Origin": "http://models.example", "Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_post_from_own_page_and_from_other_clients_is_served(
-    client: TestClient[ASGIApp], headers: dict[str, str]
-) -> None:
-    assert client.post("/unload", headers=headers).text == "unloaded"
+def test_post_from_own_page_and_from_other_clients_is_served(headers: dict[str, str]) -> None:
+    assert CLIENT.post("/unload", headers=headers).text == "unloaded"
 
 
-def test_cross_site_json_that_needed_a_preflight_is_served(client: TestClient[ASGIApp]) -> None:
+def test_cross_site_json_that_needed_a_preflight_is_served() -> None:
     """Send cross-origin JSON: browsers do so only after a preflight that a gateway has allowed."""
     headers = {**CROSS_SITE, "Origin": "https://app.example", "Content-Type": "application/json"}
-    assert client.post("/unload", headers=headers).text == "unloaded"
-    assert "access-control-allow-origin" not in client.options("/unload", headers=headers).headers
+    assert CLIENT.post("/unload", headers=headers).text == "unloaded"
+    assert "access-control-allow-origin" not in CLIENT.options("/unload", headers=headers).headers
 
 
-def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
-    assert client.get("/ready", headers=CROSS_SITE).text == "ready"
-    assert client.get("/inferences", headers={"Host": "models.example"}).text == "ready"
+def test_cross_site_get_is_served() -> None:
+    assert CLIENT.get("/ready", headers=CROSS_SITE).text == "ready"
+    assert CLIENT.get("/inferences", headers={"Host": "models.example"}).text == "ready"
 
 
 @pytest.mark.parametrize(
@@ -102,18 +93,18 @@ def test_cross_site_get_is_served(client: TestClient[ASGIApp]) -> None:
         *("127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil", "[127.0.0.1]", "[::1", "::1"),
     ],
 )
-def test_host_that_is_not_loopback_is_rejected_on_a_loopback_address(local: TestClient[ASGIApp], host: str) -> None:
+def test_host_that_is_not_loopback_is_rejected_on_a_loopback_address(host: str) -> None:
     browser = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
-    responses = [local.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
-    responses += [local.post("/unload", headers=browser), local.options("/unload", headers=browser)]
+    responses = [LOCAL.get(path, headers={"Host": host}) for path in ("/ready", "/inferences", "/", "/nothing")]
+    responses += [LOCAL.post("/unload", headers=browser), LOCAL.options("/unload", headers=browser)]
     assert [response.status_code for response in responses] == [403] * 6
     assert "--allowed-hosts" in responses[0].json()["error"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "LOCALHOST:80", "[::1]:8080", "[::1]", "127.8.0.1"])
-def test_loopback_hosts_are_accepted(local: TestClient[ASGIApp], host: str) -> None:
-    assert local.get("/inferences", headers={"Host": host}).text == "ready"
-    assert local.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
+def test_loopback_hosts_are_accepted(host: str) -> None:
+    assert LOCAL.get("/inferences", headers={"Host": host}).text == "ready"
+    assert LOCAL.post("/unload", headers={"Host": host, "Origin": f"http://{host}"}).text == "unloaded"
 
 
 @pytest.mark.parametrize(
@@ -153,19 +144,23 @@ def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
-def test_every_route_of_both_http_ports_rejects_another_host(service: Service) -> None:
-    paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in service.app.routes}
-    assert paths
+def test_both_http_ports_reject_another_host(service: Service) -> None:
     for listener in service.listeners:
         client = client_of_app(listener.app)
-        for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
+        for path in (
+            "/",
+            "/metrics",
+            "//metrics",
+            "/schema",
+            "/v2/models/half_plus_two/infer",
+            "/v1/models/half_plus_two",
+        ):
             for method in ("GET", "POST", "OPTIONS"):
                 url = f"http://127.0.0.1:8080{path}"
                 response = client.request(method, url, headers={"Host": "evil.example"})
                 assert (method, path, response.status_code) == (method, path, 403)
-    for listener in service.listeners:
         for host in ("models.example", "models.example:8080", "localhost:1"):
-            assert client_of_app(listener.app).get("/nothing", headers={"Host": host}).status_code == 404
+            assert client.get("/nothing", headers={"Host": host}).status_code == 404
 
 
 def test_rejection_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
