@@ -10,12 +10,6 @@ from tests.support.data.chariot import Client, image_input, infer, items
 from tests.support.data.images import encode_base64, encode_image, rectangle
 
 
-def test_request_parameters_are_defaults_for_inputs(client: Client) -> None:
-    inputs = [image_input(), image_input(score_threshold=0.1)]
-    response = infer(client, "detector", *inputs, parameters={"score_threshold": 0.95})
-    assert [len(output["data"][0]) for output in response.json()["outputs"]] == [0, 2]
-
-
 @pytest.mark.parametrize("shape", [[1], [1, 1], [-1], [48, 64, 3], [777], []])
 def test_shape_of_encoded_data_is_ignored(client: Client, shape: list[int]) -> None:
     assert len(items(infer(client, "detector", {**image_input(), "shape": shape}))) == 1
@@ -31,15 +25,6 @@ def test_id_comes_from_body_then_header_then_is_generated(client: Client) -> Non
     assert client.post("/v2/models/m-detector/infer", json=body, headers=headers).json()["id"] == "from-header"
     generated = client.post("/v2/models/m-detector/infer", json={**body, "id": ""})
     assert uuid.UUID(generated.json()["id"]) == uuid.UUID(generated.headers["x-request-id"])
-
-
-@pytest.mark.parametrize(
-    "path", ["infer", "infer/", "versions/1/infer", "versions/1/infer/"], ids=lambda path: path.replace("/", "-")
-)
-def test_infer_paths_are_served(client: Client, path: str) -> None:
-    for target in ("m-detector", "m-DETECTOR"):
-        response = client.post(f"/v2/models/{target}/{path}", json={"inputs": [image_input()]})
-        assert response.status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -86,9 +71,6 @@ def one_input(**fields: object) -> dict[str, object]:
 
 
 BAD_INPUTS: dict[str, tuple[object, str]] = {
-    "not UTF-8": (b'{"inputs": [{"name": "\xff"}]}', "UTF-8"),
-    "lone surrogate": (b'{"inputs": [{"name": "\\ud800"}]}', "inputs[0].name"),
-    "deeply nested": (b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "100 deep"),
     "bytes in metadata": (
         json.dumps(one_input(parameters={"metadata": 0})).encode().replace(b": 0", b': "\xff"'),
         "inputs[0].parameters.metadata",
@@ -96,11 +78,8 @@ BAD_INPUTS: dict[str, tuple[object, str]] = {
     "shape overflow": (one_input(shape=[0, 2**63 - 1, 2**63 - 1], data=[], datatype="UINT8"), "inputs[0].shape"),
     "batch of 0 raw images": (one_input(shape=[0, 4, 4, 3], data=[], datatype="UINT8"), "inputs[0].shape"),
     "deeply nested labels": (one_input(parameters={"labels": "[" * 100_000}), "inputs[0].parameters.labels"),
-    "data of wrong type": (one_input(data=[5]), "inputs[0].data[0]"),
-    "null data": (one_input(data=None), "inputs[0].data"),
     "empty data": (one_input(data=[]), "inputs[0].data"),
     "parameters of wrong type": (one_input(parameters=[1]), "inputs[0].parameters"),
-    "long bad base64": ({"inputs": [image_input(), image_input("*" + "A" * 5000)]}, "inputs[1].data[0]"),
     "pixels in BF16": (one_input(shape=[1, 1], data=[1], datatype="BF16"), "inputs[0].datatype"),
     "empty string": (one_input(data=[""]), "inputs[0].data[0]"),
 }
@@ -122,13 +101,6 @@ def test_truncated_image_is_rejected(client: Client, file_format: str) -> None:
     response = infer(client, "detector", image_input(encode_base64(image_bytes[: int(len(image_bytes) * 0.9)])))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].data[0]: ")
-
-
-def test_error_before_the_body_is_read_has_an_id_and_is_counted(client: Client) -> None:
-    response = client.post("/v2/models/m-missing/infer", content=b"")
-    assert response.status_code == 404
-    assert response.headers["x-request-id"]
-    assert 'outcome="model_not_found"' in client.get("/metrics").text
 
 
 def tensor(datatype: str, shape: list[int], data: object, name: str = "x") -> dict[str, Any]:
@@ -167,9 +139,6 @@ def test_only_input_of_a_model_may_have_any_name(client: Client, name: str) -> N
     ("model", "datatype", "shape", "data"),
     [
         ("echo-fp32", "FP32", [3, 2], [[1, 2, 3], [4, 5, 6]]),
-        ("echo-fp32", "FP32", [-1, 2], [[1, 2, 3], [4, 5, 6]]),
-        ("echo-fp32", "FP32", [2, 1], [1, 2, 3]),
-        ("echo-fp32", "FP32", [-1, -1], [1, 2, 3]),
         ("echo-bytes", "BYTES", [2, 1], ["a", "b", "c"]),
         ("echo-bytes", "BYTES", [-1, 2], ["a", "b", "c"]),
         ("echo-bytes", "BYTES", [-1, -1], ["a", "b", "c"]),
