@@ -15,8 +15,8 @@ from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.data.drift_samples import sample
 from tests.support.data.recorded_rows import recorded_rows
 from tests.support.models import tiny_vision
-from tests.support.servers.collector import run_otlp_collector
 from tests.support.servers.server_process import ROOT
+from tests.support.servers.stand_in import run_otlp_collector
 
 EXTRA_OF_COMMAND: Mapping[str, str] = {
     "drift check baseline.npz images": "drift",

@@ -16,8 +16,8 @@ from app.core.settings.server import SettingsError
 from app.plugins.bulk_run.parts import open_parts
 from tests.support.command_line import charioteer
 from tests.support.polling import wait_until
-from tests.support.servers.fake_chariot import fake_chariot
 from tests.support.servers.server_process import ROOT
+from tests.support.servers.stand_in import fake_chariot
 
 PARQUET: Any = importlib.import_module("pyarrow.parquet")
 IMAGES = ROOT / "fixtures" / "images"

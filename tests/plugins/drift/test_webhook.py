@@ -14,7 +14,7 @@ import pytest
 
 from app.plugins.drift.monitor import DriftWindow
 from app.plugins.drift.webhook import Webhook
-from tests.support.servers.fake_chariot import fake_chariot
+from tests.support.servers.stand_in import fake_chariot
 
 ALERT = DriftWindow(
     model="m", drifted=True, started=1.0, ended=2.0, images=60, alpha=0.01, similarity=0.2, baseline_similarity=0.4,

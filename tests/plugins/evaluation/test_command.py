@@ -21,8 +21,8 @@ from app.core.plugins import registry
 from app.plugins.evaluation.command import evaluate
 from tests.support.command_line import charioteer, output_of
 from tests.support.data.datasets import coco_annotation, write_coco_dataset, write_image_folder
-from tests.support.servers.fake_chariot import fake_chariot
 from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.stand_in import fake_chariot
 
 Records = Sequence[Mapping[str, object]]
 

@@ -12,8 +12,8 @@ from app.core.settings.server import DEMO_MODELS, SettingsError
 from app.plugins.otel.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
 from tests.support.data.inference_events import event
-from tests.support.servers.collector import run_otlp_collector
 from tests.support.servers.settings import settings_of_main_port
+from tests.support.servers.stand_in import run_otlp_collector
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

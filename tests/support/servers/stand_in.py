@@ -1,5 +1,7 @@
-"""Run a stand-in for an HTTP server, whose answers a test chooses."""
+"""Run stand-ins for HTTP servers, whose answers a test chooses."""
 
+import itertools
+import json
 import ssl
 import sys
 import threading
@@ -60,3 +62,31 @@ def run_stand_in(answer: Callable[[Request], Answer], context: ssl.SSLContext | 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def run_otlp_collector(received: list[tuple[str, bytes]]) -> Generator[str]:
+    """Yield the URL of an OTLP collector, and keep the path and body of every request."""
+
+    def answer(request: Request) -> Answer:
+        received.append((request.path, request.body))
+        return 200, {}, b""
+
+    with run_stand_in(answer) as address:
+        yield f"http://{address}"
+
+
+@contextmanager
+def fake_chariot(answer: Callable[[int, bytes], tuple[int, object]]) -> Generator[str]:
+    """Yield the URL of a chariot-v2 server; `answer` returns status and JSON for a number and body.
+
+    Clients that are refused may repeat their request at once.
+    """
+    numbers = itertools.count(1)
+
+    def answer_request(request: Request) -> Answer:
+        status, content = answer(next(numbers), request.body)
+        return status, {"Retry-After": "0"}, json.dumps(content).encode()
+
+    with run_stand_in(answer_request) as address:
+        yield f"http://{address}"
