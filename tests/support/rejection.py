@@ -1,4 +1,4 @@
-"""Check how a request is rejected."""
+"""Check how a request or an answer is rejected."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,3 +17,13 @@ def rejects(
         yield
     assert caught.value.kind is kind
     assert path in (None, caught.value.path)
+
+
+@contextmanager
+def rejects_answer(text: str) -> Generator[None]:
+    """Check that the answer of a model is rejected with a short message that contains `text`."""
+    with pytest.raises(InferenceError) as caught:
+        yield
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+    assert text in str(caught.value)
+    assert len(str(caught.value)) < 400

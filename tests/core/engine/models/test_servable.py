@@ -9,15 +9,14 @@ import pytest
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError
-from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
 from tests.support.data.images import encode_image, rectangle
+from tests.support.data.requests import file_input, request
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.rejection import rejects
 
@@ -25,24 +24,19 @@ DESCRIPTION = stand_in_metadata(TaskType.OBJECT_DETECTION)
 Detector = Callable[[Sequence[DetectionInput]], Sequence[Detections]]
 
 
-def full_image_box(item: DetectionInput) -> Detections:
-    """Return the full image as one box."""
-    box = np.array([[0, 0, item.image.width, item.image.height]], np.float32)
-    return Detections(labels=["it"], scores=np.array([0.6], np.float32), boxes=box)
-
-
 def detect_full_images(items: Sequence[DetectionInput]) -> Sequence[Detections]:
-    return [full_image_box(item) for item in items]
+    """Return each full image as one box."""
+    boxes = (np.array([[0, 0, item.image.width, item.image.height]], np.float32) for item in items)
+    return [Detections(labels=["it"], scores=np.array([0.6], np.float32), boxes=box) for box in boxes]
 
 
 def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
-    elements = [BinaryElement(encode_image(rectangle(width))) for width in widths]
-    return BytesTensor(name=name, shape=(len(widths),), elements=elements, parameters=parameters)
+    return file_input(*(encode_image(rectangle(width)) for width in widths), name=name, **parameters)
 
 
 def run_servable(model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None) -> InferenceResult:
     servable = Servable(ObjectDetection(), model, DESCRIPTION, defaults or {})
-    return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), Limits())
+    return servable.predict(request(*inputs), Limits())
 
 
 def widths(result: InferenceResult) -> list[tuple[str, list[list[float]]]]:
@@ -75,7 +69,7 @@ def test_parameters_of_an_input_override_the_model_defaults_for_it() -> None:
 @pytest.mark.parametrize("excess", [-1, 1])
 def test_wrong_number_of_predictions_is_model_failed(excess: int) -> None:
     def wrong_count(items: Sequence[DetectionInput]) -> Sequence[Detections]:
-        return [full_image_box(items[0])] * (len(items) + excess)
+        return [*detect_full_images(items), *detect_full_images(items)][: len(items) + excess]
 
     with rejects(f"The model answered {2 + excess} of 2 inputs", kind=ErrorKind.MODEL_FAILED):
         run_servable(wrong_count, images("a", 40, 50))
@@ -106,10 +100,8 @@ def test_model_is_not_called_if_an_input_is_invalid() -> None:
     def fail_if_called(items: Sequence[DetectionInput]) -> Sequence[Detections]:
         pytest.fail("called")
 
-    broken = BytesTensor(name="b", shape=(1,), elements=[BinaryElement(b"no image")])
-    with pytest.raises(InferenceError) as caught:
-        run_servable(fail_if_called, images("a", 40), broken)
-    assert caught.value.path == "inputs[1].data[0]"
+    with rejects(path="inputs[1].data[0]"):
+        run_servable(fail_if_called, images("a", 40), file_input(b"no image"))
 
 
 def test_invalid_default_parameters_raise_model_error() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from app.core.runtimes.python.outputs.image_objects import read_detections, read_oriented_detections
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
-from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectedObject, DetectionInput, DetectionParameters, Detections, PosedObject
 from tasks.oriented_object_detection import OrientedDetections, OrientedObject
 from tasks.vision.image import Image
+from tests.support.rejection import rejects_answer
 
 LABELS = ClassNames(("car", "bus"))
 ITEM = DetectionInput(Image(np.zeros((100, 200, 3), np.uint8)), DetectionParameters())
@@ -183,11 +183,8 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_error_names_invalid_part_of_boxes(answer: object, error_text: str) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects_answer(error_text):
         read_detections(answer, "predict()", ITEM, LABELS)
-    assert caught.value.kind is ErrorKind.MODEL_FAILED
-    assert error_text in str(caught.value)
-    assert len(str(caught.value)) < 400
 
 
 def test_classes_without_names_are_labelled_by_number() -> None:
@@ -248,6 +245,5 @@ def test_angle_is_computed_from_corners(angle: float) -> None:
     ],
 )
 def test_error_names_invalid_part_of_oriented_boxes(answer: object, error_text: str) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects_answer(error_text):
         read_oriented_detections(answer, "predict()", ITEM, LABELS)
-    assert error_text in str(caught.value)

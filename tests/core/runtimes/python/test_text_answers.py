@@ -1,6 +1,5 @@
 """Test the accepted return values for texts, tensors and entities."""
 
-import math
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
 from tasks.vision.image import Image
+from tests.support.rejection import rejects_answer
 
 F32 = np.float32
 LABELS = ClassNames(())
@@ -72,9 +72,8 @@ def test_single_text_answers_single_prompt() -> None:
     ],
 )
 def test_error_names_invalid_text(answer: object, error_text: str) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects_answer(error_text):
         read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
-    assert error_text in str(caught.value)
 
 
 SPECS = [
@@ -102,6 +101,7 @@ def test_tensors_get_declared_datatype(answer: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "error_text"),
     [
+        ([1], "predict(): Expected a dict of the arrays 'y', 'n', 's', got a list of 1"),
         ({"y": [1, 2]}, 'predict()["y"]: Expected the shape [-1, 2], got [2]'),
         ({"y": [["a", "b"]]}, 'predict()["y"]: Expected FP32 or values that it can represent'),
         ({"n": 2**40}, 'predict()["n"]: Expected INT32 or values that it can represent, got int64'),
@@ -114,15 +114,10 @@ def test_tensors_get_declared_datatype(answer: object) -> None:
         ({"z": 1}, "Expected a dict of the arrays 'y', 'n', 's', got a dict with the keys 'y', 'n', 's', 'z'"),
     ],
 )
-def test_error_names_invalid_tensor(changes: dict[str, object], error_text: str) -> None:
-    with pytest.raises(InferenceError) as caught:
-        read_tensors({"y": [[1, 2]], "n": 3, "s": ["a"], **changes}, "predict()", SPECS)
-    assert error_text in str(caught.value)
-
-
-def test_tensors_must_be_returned_as_dict() -> None:
-    with pytest.raises(InferenceError, match=r"predict\(\): Expected a dict of the arrays 'y', .* got a list of 1"):
-        read_tensors([1], "predict()", SPECS)
+def test_error_names_invalid_tensor(changes: Any, error_text: str) -> None:
+    answer = {"y": [[1, 2]], "n": 3, "s": ["a"], **changes} if isinstance(changes, dict) else changes
+    with rejects_answer(error_text):
+        read_tensors(answer, "predict()", SPECS)
 
 
 TAGGED_TEXT = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
@@ -158,12 +153,10 @@ def test_empty_list_gives_no_entities() -> None:
         (None, "predict(): Expected Entities, spans with scores and labels"),
         ([{"label": "PER"}], "predict()[0]: Expected the fields entity_group, score, start, end"),
         ([{"entity_group": 5, "score": 1, "start": 0, "end": 1}], "[0].entity_group: Expected one of 2 classes"),
-        ([{"entity_group": 0, "score": 2, "start": 0, "end": 1}], "predict()[0].score: Expected a score of 0..1"),
         ([{"entity_group": 0, "score": 1, "start": 0, "end": 12}], "predict()[0]: Expected characters within 0..11"),
         ([{"entity_group": 0, "score": 1, "start": 4, "end": 3}], "start <= end, got 4..3"),
         ([{"entity_group": 0, "score": 1, "start": -1, "end": 3}], "got -1..3"),
         ([{"entity_group": 0, "score": 1, "start": 0.5, "end": 3}], "got 0.5..3"),
-        ([{"entity_group": 0, "score": 1, "start": math.nan, "end": 3}], "got nan..3"),
         ({"spans": [[0, 1, 2]], "scores": [1], "labels": [0]}, 'predict()["spans"]: Expected numbers of shape (N, 2)'),
         (
             {"spans": [[0, 1]], "scores": [1, 1], "labels": [0]},
@@ -172,9 +165,8 @@ def test_empty_list_gives_no_entities() -> None:
     ],
 )
 def test_error_names_invalid_entity(answer: object, error_text: str) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects_answer(error_text):
         read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
-    assert error_text in str(caught.value)
 
 
 def test_generated_text_must_be_string() -> None:
