@@ -37,9 +37,9 @@ def local_settings(port: int = 0, drain_timeout: int = 1) -> ServerSettings:
     )
 
 
-def raises_status(code: grpc.StatusCode) -> "pytest.RaisesExc[grpc.RpcError]":
-    """Expect that a call ends with an error of this status."""
-    return pytest.raises(grpc.RpcError, check=lambda error: cast("grpc.Call", error).code() is code)
+def raises_status(code: grpc.StatusCode, match: str | None = None) -> "pytest.RaisesExc[grpc.RpcError]":
+    """Expect that a call ends with an error of this status, whose text matches a pattern."""
+    return pytest.raises(grpc.RpcError, match=match, check=lambda error: cast("grpc.Call", error).code() is code)
 
 
 def message(name: str, /, **fields: Any) -> Any:
