@@ -6,7 +6,7 @@ import ssl
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,8 +131,8 @@ def test_idle_connection_is_closed_without_waiting_for_close_notify(
         assert time.monotonic() - began < 15, "uvloop waits 30 s"
 
 
-def test_open_tls_connection_does_not_delay_the_stop(files: tuple[Path, Path], authority: CertificateAuthority) -> None:
-    with tls_connection(files, authority) as (server, connection):
+def test_open_tls_connection_does_not_delay_the_stop(server: HttpTestServer, authority: CertificateAuthority) -> None:
+    with connect_tls(server, authority.context()) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
         server.stop()
@@ -167,13 +167,8 @@ def test_client_ca_requires_a_valid_client_certificate(
     tmp_path: Path, authority: CertificateAuthority, files: tuple[Path, Path]
 ) -> None:
     clients, strangers = CertificateAuthority(tmp_path, "clients"), CertificateAuthority(tmp_path, "strangers")
-    late = datetime(2021, 1, 1, tzinfo=UTC)
-    rejected_certificates = [
-        None,
-        strangers.issue("stranger"),
-        clients.issue("late", not_after=late),
-        authority.issue("other"),
-    ]
+    late = clients.issue("late", not_after=datetime(2021, 1, 1, tzinfo=UTC))
+    rejected_certificates = (None, strangers.issue("stranger"), late, authority.issue("other"))
     with run_http_server(TransportSettings(), Certificates(*files, clients.file)) as server:
         with connect_tls(server, authority.context(clients.issue("client"))) as connection:
             connection.sendall(LAST)
@@ -190,10 +185,7 @@ def test_renewed_certificate_is_used_for_new_connections_only(
     authority: CertificateAuthority, files: tuple[Path, Path]
 ) -> None:
     certificates_in_use = Certificates(*files)
-    with (
-        run_http_server(TransportSettings(), certificates_in_use) as server,
-        connect_tls(server, authority.context()) as old,
-    ):
+    with run_http_server(None, certificates_in_use) as server, connect_tls(server, authority.context()) as old:
         before = peer_certificate_serial(old)
         assert not certificates_in_use.reload_if_changed()
         authority.issue("server")
@@ -205,25 +197,19 @@ def test_renewed_certificate_is_used_for_new_connections_only(
         assert parse_responses(read_until_closed(old))[0][0] == 200
 
 
-def _truncate_certificate(cert: Path, key: Path) -> None:
-    cert.write_bytes(cert.read_bytes()[:300])
+BREAK: Mapping[str, Callable[[Path, Path], object]] = {
+    "truncated certificate": lambda cert, _: cert.write_bytes(cert.read_bytes()[:300]),
+    "another key": lambda cert, key: CertificateAuthority(cert.parent, "another").issue("another")[1].replace(key),
+    "no key": lambda _, key: key.unlink(),
+}
 
 
-def _replace_key(cert: Path, key: Path) -> None:
-    other = CertificateAuthority(cert.parent, "another").issue("another")
-    key.write_bytes(other[1].read_bytes())
-
-
-def _delete_key(cert: Path, key: Path) -> None:
-    key.unlink()
-
-
-@pytest.mark.parametrize("break_files", [_truncate_certificate, _replace_key, _delete_key])
+@pytest.mark.parametrize("break_files", BREAK.values(), ids=BREAK)
 def test_broken_renewal_keeps_the_certificate_and_is_logged_once(
     authority: CertificateAuthority,
     files: tuple[Path, Path],
     caplog: pytest.LogCaptureFixture,
-    break_files: Callable[[Path, Path], None],
+    break_files: Callable[[Path, Path], object],
 ) -> None:
     certificates_in_use = Certificates(*files)
     before = certificates_in_use.context
@@ -278,10 +264,8 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
 ) -> None:
     cert, key = files
     other = authority.issue("other")[1]
-    not_pem = tmp_path / "nothing"
+    not_pem, unreadable, encrypted = (tmp_path / name for name in ("nothing", "absent", "encrypted"))
     not_pem.write_text("nothing")
-    unreadable = tmp_path / "absent"
-    encrypted = tmp_path / "encrypted"
     plain = load_pem_private_key(key.read_bytes(), None)
     encrypted.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
     expected = {
@@ -298,14 +282,11 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
         (cert, encrypted, None): f"Expected a key that is not encrypted in {encrypted} of --tls-key",
         (cert, key, not_pem): f"Expected certificates of authorities (PEM) in {not_pem} of --tls-client-ca",
     }
+    assert load_certificates(ServerSettings()) is None
     for (tls_cert, tls_key, tls_client_ca), message in expected.items():
         with pytest.raises(SettingsError) as caught:
             load_certificates(ServerSettings(tls_cert=tls_cert, tls_key=tls_key, tls_client_ca=tls_client_ca))
         assert str(caught.value) == message
-
-
-def test_certificates_without_settings_is_none() -> None:
-    assert load_certificates(ServerSettings()) is None
 
 
 class FlakyCertificates(Certificates):

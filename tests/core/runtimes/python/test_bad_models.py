@@ -61,15 +61,11 @@ class Model:
 """
 """Block the first call until a writer opens and closes the pipe beside the code."""
 
-BOX = "dict(label='it', score=7, xmin=1, ymin=0, xmax=30, ymax=20)"
 FAILURES = [
-    ("def predict(self, image): raise ValueError('no')", 500, "The model failed: ValueError: no"),
     ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
     ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
     ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
     ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
-    ("def predict(self, images): return None", 500, "one for each image, got None"),
-    (f"def predict(self, images): return [[{BOX}]]", 500, "predict()[0][0].score: Expected"),
     ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
     ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
     ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
