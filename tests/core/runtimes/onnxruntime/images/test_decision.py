@@ -72,70 +72,45 @@ def test_ultralytics_metadata_implies_its_convention(task: str, resize: Any) -> 
     assert set(origins.values()) == {Origin.MODEL_FILE}
 
 
-SQUARE = Size(height=224, width=224)
+SQUARE, CROP = Size(height=224, width=224), {"do_center_crop": True}
 
 
 def squares(side: int, resize: Any, shorter_side: int, **options: Any) -> Preprocessing:
     return Preprocessing(height=side, width=side, resize=resize, shorter_side=shorter_side, **options)
 
 
+def edge(side: int, **fields: Any) -> Preprocessor:
+    """Return a file with the shortest edge before a crop, without normalisation by default."""
+    return Preprocessor(size=Size(shortest_edge=side), **(fields if "image_mean" in fields else {**RAW, **fields}))
+
+
 @pytest.mark.parametrize(
     ("processor", "expected"),
     [
-        # ViTImageProcessor
+        # ViTImageProcessor, and ViTFeatureExtractor, before sizes were objects
         (
             Preprocessor(size=SQUARE, rescale_factor=1 / 255, image_mean=HALF, image_std=HALF),
             squares(224, "stretch", 224, mean=HALF, std=HALF),
         ),
-        # CLIPImageProcessor
+        (Preprocessor(size=224, rescale_factor=0.01, **RAW), squares(224, "stretch", 224, scale=0.01)),
+        # CLIPImageProcessor, EfficientNetImageProcessor, MobileViTImageProcessor
+        (edge(256, crop_size=SQUARE, **CROP), squares(224, "crop", 256)),
         (
-            Preprocessor(size=Size(shortest_edge=256), do_center_crop=True, crop_size=SQUARE, do_normalize=False),
-            squares(224, "crop", 256),
-        ),
-        # EfficientNetImageProcessor
-        (
-            Preprocessor(
-                size=Size(height=256, width=256), do_center_crop=True, crop_size=SQUARE, do_rescale=False,
-                do_normalize=False,
-            ),
+            Preprocessor(size=Size(height=256, width=256), crop_size=SQUARE, do_rescale=False, **CROP, **RAW),
             squares(224, "stretch", 256, scale=1),
         ),
-        # ConvNextImageProcessor, which ResNet uses too
-        (
-            Preprocessor(size=Size(shortest_edge=224), crop_pct=0.875, **IMAGE_STATS),
-            squares(224, "crop", 256, **IMAGENET),
-        ),
-        (
-            Preprocessor(size=Size(shortest_edge=384), crop_pct=0.875, **IMAGE_STATS),
-            squares(384, "stretch", 384, **IMAGENET),
-        ),
-        # MobileViTImageProcessor
-        (
-            Preprocessor(
-                size=Size(shortest_edge=288), do_center_crop=True, crop_size=256, do_normalize=False,
-                do_flip_channel_order=True,
-            ),
-            squares(256, "crop", 288, bgr=True),
-        ),
-        # ViTFeatureExtractor, before sizes were objects
-        (
-            Preprocessor(size=224, rescale_factor=0.01, do_normalize=False),
-            squares(224, "stretch", 224, scale=0.01),
-        ),
+        (edge(288, crop_size=256, do_flip_channel_order=True, **CROP), squares(256, "crop", 288, bgr=True)),
+        # ConvNextImageProcessor, which ResNet uses too, and its predecessor
+        (edge(224, crop_pct=0.875, **IMAGE_STATS), squares(224, "crop", 256, **IMAGENET)),
+        (edge(384, crop_pct=0.875, **IMAGE_STATS), squares(384, "stretch", 384, **IMAGENET)),
         (
             Preprocessor(feature_extractor_type="ConvNextFeatureExtractor", size=224, crop_pct=0.875, **RAW),
             squares(224, "crop", 256),
         ),
         # LevitImageProcessor
-        (
-            Preprocessor(
-                image_processor_type="LevitImageProcessor", size=Size(shortest_edge=224), do_center_crop=True,
-                crop_size=224, do_normalize=False,
-            ),
-            squares(224, "crop", 256),
-        ),
+        (edge(224, image_processor_type="LevitImageProcessor", crop_size=224, **CROP), squares(224, "crop", 256)),
     ],
-)  # fmt: skip
+)
 def test_hugging_face_preprocessor_files_are_followed(processor: Preprocessor, expected: Preprocessing) -> None:
     preprocessing, origins = decided(evidence(processor=processor))
     assert preprocessing == msgspec.structs.replace(expected, crop_half_even=False)
@@ -205,11 +180,7 @@ def test_a_graph_may_fix_one_side() -> None:
     ("known", "inputs", "reason"),
     [
         (evidence(PreprocessingSettings(size=(32, 32))), spec(64, 64), "64x64 pixels, but .* declares 32x32"),
-        (
-            evidence(PreprocessingSettings(std=(1, 0, 1))),
-            spec(),
-            "model-settings.json declares a standard deviation of 0",
-        ),
+        (evidence(PreprocessingSettings(std=(1, 0, 1))), spec(), "settings.json declares a standard deviation of 0"),
         (
             evidence(PreprocessingSettings(scale=1 / 255, mean=(123.675, 116.28, 103.53))),
             spec(),
