@@ -42,10 +42,6 @@ FORMS: dict[str, Callable[[object], object]] = {
 }
 
 
-def entry(kind: str, value: Any) -> Metadata:
-    return read_metadata([{"key": "k", "type": kind, "value": value}])
-
-
 def case_id(value: object) -> str:
     """Return a test id that is the same in every process, unlike the `repr` of a `msgspec.Raw`."""
     return f"Raw {bytes(value)!r}" if isinstance(value, msgspec.Raw) else repr(value)
@@ -75,7 +71,7 @@ def test_sections_may_be_absent(sections: dict[str, object]) -> None:
     ids=str,
 )  # fmt: skip
 def test_values_are_converted_to_their_type(kind: str, written: object, value: object) -> None:
-    read = entry(kind, written)
+    read = read_metadata([{"key": "k", "type": kind, "value": written}])
     assert list(read.entries) == [MetadataEntry("k", kind, value)]  # pyright: ignore[reportArgumentType]
     assert type(read.entries[0].value) is type(value)
     assert not read.faults

@@ -15,7 +15,7 @@ from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.vision.image import Image, images_from_tensor
 from tasks.vision.request import PixelBudget, read_images
 from tests.support.data.images import encode_image, rectangle
-from tests.support.data.requests import file_input
+from tests.support.data.requests import file_input, pixel_input
 from tests.support.rejection import rejects
 
 
@@ -85,8 +85,7 @@ def test_fractions_out_of_range_are_rejected(value: float) -> None:
 
 
 def pixels(*shape: int) -> Tensor:
-    """Return an input of raw black pixels."""
-    return Tensor(name="a", datatype=Datatype.UINT8, data=np.zeros(shape, np.uint8))
+    return pixel_input(np.zeros(shape, np.uint8))
 
 
 def read(tensor: InputTensor, **limits: Any) -> list[Image]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -39,13 +40,9 @@ def test_submit_returns_results_and_errors() -> None:
     with pytest.raises(ZeroDivisionError):
         submit(workers, divmod, 1, 0).result(TIMEOUT)
     with pytest.raises(SystemExit):
-        submit(workers, lambda: raise_system_exit()).result(TIMEOUT)
+        submit(workers, sys.exit, 1).result(TIMEOUT)
     assert submit(workers, len, "still there").result(TIMEOUT) == 11
     workers.close()
-
-
-def raise_system_exit() -> None:
-    raise SystemExit(1)
 
 
 def test_running_jobs_are_limited_again_after_waits_elsewhere(gate: Gate) -> None:

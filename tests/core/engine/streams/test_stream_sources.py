@@ -9,7 +9,6 @@ import pytest
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
-from app.core.engine.streams.text_stream import Chunk
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
@@ -66,10 +65,6 @@ def encode_output(response: InferenceResponse) -> tuple[str, str, str, int, dict
     return (*fields, dict(output.parameters))
 
 
-def encode_chunk(chunk: Chunk) -> str | None:
-    return chunk.text or None
-
-
 def test_every_image_is_answered_before_the_next_is_run() -> None:
     gate, observer = Gate(), EventRecorder()
     model = GatedDetector(gate)
@@ -120,7 +115,7 @@ def test_generated_text_is_streamed_without_empty_chunks() -> None:
 
     async def run() -> list[str]:
         outputs = engine.stream_outputs(
-            new_context(), "", lambda: request(2, model="speaker"), lambda _: "never", encode_chunk
+            new_context(), "", lambda: request(2, model="speaker"), lambda _: "never", lambda chunk: chunk.text or None
         )
         async with aclosing(outputs):
             return [output async for output in outputs]

@@ -23,12 +23,6 @@ from tests.support.data.requests import pixel_input, predict
 IMAGE = pixel_input(np.full((64, 128, 3), 51, np.uint8))
 
 
-def ultralytics(folder: Path, outputs: dict[str, Any], task: str, *names: str, **properties: str) -> Path:
-    """Write a graph of constant outputs with Ultralytics' metadata."""
-    known = graphs.properties(task, names, (64, 64), **properties)
-    return graphs.constant(folder / "model.onnx", outputs, shape=("b", 3, 64, 64), properties=known)
-
-
 def channel_means(folder: Path) -> Path:
     return graphs.channel_means(folder / "model.onnx", properties=graphs.properties("classify", "rgb", (8, 8)))
 
@@ -94,7 +88,8 @@ def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed
         if suppressed
         else graphs.raw([[5, 30, 9, 20, 0.25, *flat[0]], [32, 30, 16, 20, 0.75, *flat[1]]])
     )
-    file = ultralytics(tmp_path, {"output0": output}, "pose", "person", kpt_shape=f"[2, {numbers}]")
+    known = graphs.properties("pose", ("person",), (64, 64), kpt_shape=f"[2, {numbers}]")
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=("b", 3, 64, 64), properties=known)
     points = [[60, 20, 0.9][:numbers], [80, 8, 0.1][:numbers]]
     assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
     servable = load(graphs.source(file))

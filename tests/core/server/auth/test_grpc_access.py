@@ -106,13 +106,10 @@ def test_unknown_method_is_unimplemented(peer: GrpcTestClient) -> None:
         peer.call_bytes("/inference.GRPCInferenceService/Nothing", b"")
 
 
-def slow_key(**limits: Any) -> ApiKey:
-    return ApiKey(name="slow", sha256="0" * 64, permissions=("infer",), **limits)
-
-
 def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    add_key(path, "slow", slow_key(requests_per_second=0.01, burst=3))
+    limits: dict[str, Any] = {"requests_per_second": 0.01, "burst": 3}
+    add_key(path, "slow", ApiKey(name="slow", sha256="0" * 64, permissions=("infer",), **limits))
     with peer_of(open_access_control(AccessSettings(api_keys=path), CollectorRegistry())) as peer:
         responses = peer.stream([infer()] * 5, bearer("slow"))
         received: list[Any] = []
