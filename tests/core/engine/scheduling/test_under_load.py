@@ -95,56 +95,39 @@ def generated_text(response: InferenceResponse) -> str:
     return prediction.text
 
 
-class Client:
-    """Send requests of every kind and record their outcomes.
+async def ask(engine: Engine, context: RequestContext, model: str, text: str) -> None:
+    def decode() -> InferenceRequest:
+        return text_request(model, text)
 
-    Args:
-        engine: The engine under test.
-        number: Identifies this client.
-        seed: Makes the requests reproducible.
-    """
+    if model == "spoken":
+        async with aclosing(engine.stream_text(context, model, decode)) as chunks:
+            assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
+    else:
+        assert await engine.handle(context, model, decode, generated_text) == text
 
-    def __init__(self, engine: Engine, number: int, seed: int) -> None:
-        self._engine = engine
-        self._number = number
-        self._random = random.Random(f"{seed} {number}")
-        self.outcomes: dict[str, ErrorKind | None] = {}
-        """Outcomes by request id; CANCELLED if the client left."""
 
-    async def send(self, count: int) -> None:
-        for step in range(count):
-            await self._send_one(f"{self._number}-{step}{'bad' if self._random.random() < 0.1 else ''}")
-
-    async def _send_one(self, text: str) -> None:
-        model = self._random.choice(NAMES)
-        ending = self._random.choice(("stay", "stay", "stay", "late", "cancel", "go"))
-        disconnected = asyncio.Event()
-
-        timeout = self._random.random() * 0.01 + 1e-4 if ending == "late" else None
-        info = new_context(text, timeout=timeout, disconnected=disconnected.wait)
-        work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
+async def send_requests(engine: Engine, number: int, seed: int, count: int) -> dict[str, ErrorKind | None]:
+    """Send requests of every kind, and return their outcomes by request id; CANCELLED if the client left."""
+    rng, outcomes = random.Random(f"{seed} {number}"), dict[str, ErrorKind | None]()
+    for step in range(count):
+        text = f"{number}-{step}{'bad' if rng.random() < 0.1 else ''}"
+        model, ending = rng.choice(NAMES), rng.choice(("stay", "stay", "stay", "late", "cancel", "go"))
+        timeout, disconnected = rng.random() * 0.01 + 1e-4 if ending == "late" else None, asyncio.Event()
+        context = new_context(text, timeout=timeout, disconnected=disconnected.wait)
+        work = asyncio.create_task(ask(engine, context, model, text))
         if ending in ("cancel", "go"):
-            for _ in range(self._random.randrange(1, 7)):
+            for _ in range(rng.randrange(1, 7)):
                 await asyncio.sleep(0)
-            if ending == "go":
-                disconnected.set()
-            else:
-                work.cancel()
+            (work.cancel if ending == "cancel" else disconnected.set)()
         try:
             await work
         except InferenceError as error:
-            self.outcomes[text] = error.kind
+            outcomes[text] = error.kind
         except asyncio.CancelledError:
-            self.outcomes[text] = ErrorKind.CANCELLED
+            outcomes[text] = ErrorKind.CANCELLED
         else:
-            self.outcomes[text] = None
-
-    async def _exchange(self, info: RequestContext, model: str, text: str) -> None:
-        assert await self._engine.handle(info, model, lambda: text_request(model, text), generated_text) == text
-
-    async def _stream(self, info: RequestContext, model: str, text: str) -> None:
-        async with aclosing(self._engine.stream_text(info, model, lambda: text_request(model, text))) as chunks:
-            assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
+            outcomes[text] = None
+    return outcomes
 
 
 async def idle(engine: Engine) -> None:
@@ -157,12 +140,11 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
     threads_before = set(threading.enumerate())
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
-        clients = [Client(engine, number, seed) for number in range(40)]
-        await asyncio.gather(*(client.send(8) for client in clients))
+        outcomes = await asyncio.gather(*(send_requests(engine, number, seed, 8) for number in range(40)))
         await idle(engine)
         # The engine still answers afterwards.
         assert await engine.handle(new_context("last"), "plain", lambda: text_request("plain", "x"), generated_text)
-        return {name: kind for client in clients for name, kind in client.outcomes.items()}
+        return {name: kind for of_client in outcomes for name, kind in of_client.items()}
 
     with echo_engine(seed, observer) as engine:
         outcomes = asyncio.run(run(engine))
@@ -187,14 +169,13 @@ def test_close_under_load_answers_every_request(seed: int) -> None:
     observer = EventRecorder()
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
-        clients = [Client(engine, number, seed) for number in range(40)]
-        send_tasks = [asyncio.create_task(client.send(6)) for client in clients]
+        send_tasks = [asyncio.create_task(send_requests(engine, number, seed, 6)) for number in range(40)]
         await wait_until_async(lambda: len(observer.events) >= 60)
         engine.close()
         async with asyncio.timeout(60):
-            await asyncio.gather(*send_tasks)
+            outcomes = await asyncio.gather(*send_tasks)
         await idle(engine)
-        return {name: kind for client in clients for name, kind in client.outcomes.items()}
+        return {name: kind for of_client in outcomes for name, kind in of_client.items()}
 
     with echo_engine(seed, observer) as engine:
         outcomes = asyncio.run(run(engine))
