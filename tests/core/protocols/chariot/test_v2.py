@@ -8,11 +8,9 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, map_error_path
+from app.core.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, map_error_path
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput, InferenceResponse
 from tests.support.data.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
@@ -81,18 +79,6 @@ def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Clien
     assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
 
 
-@pytest.mark.parametrize("path", ["/infer/", "/v2/models/m-any/infer", "/v2/models/m-any/infer/"])
-def test_all_chariot_paths_are_served(chariot_v2_client: Client, path: str) -> None:
-    assert chariot_v2_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
-
-
-@pytest.mark.parametrize("content", [b"[]", b'{"input": ["aa"]}', b'{"input": NaN}'])
-def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes) -> None:
-    assert error_message(post(chariot_v2_client, content)).startswith(
-        ("Expected `object`", "input: Expected `str`", "input: Expected a finite")
-    )
-
-
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
@@ -115,41 +101,13 @@ def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client,
     assert "body" not in message
 
 
-def decode_arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:
-    return {
-        "media_type": media_type, "parameters_header": header, "model_name": "m", "model_version": "2",
-        "request_id": "r",
-    }  # fmt: skip
-
-
-def test_object_line_and_raw_image_decode_to_the_same_request() -> None:
-    def fields(request: InferenceRequest) -> object:
-        (tensor,) = request.inputs
-        (element,) = getattr(tensor, "elements", [None])
-        names = (request.id, request.model_name, request.model_version, tensor.name)
-        return (*names, tensor.shape, tensor.parameters, element.binary())
-
-    single = decode(json.dumps(request_object(top_k=3)).encode(), **decode_arguments())
-    line = decode(json_lines(request_object(top_k=3)), **decode_arguments(JSON_LINES))
-    raw_image = decode(IMAGE, **decode_arguments("image/png", '{"top_k": 3}'))
-    assert fields(single) == fields(line) == fields(raw_image) == ("r", "m", "2", "input", (1,), {"top_k": 3}, IMAGE)
-
-
 def test_body_of_too_many_lines_is_rejected_before_they_are_split() -> None:
-    limits = Limits(max_entries=30)
+    options: dict[str, Any] = {"model_name": "m", "model_version": "2", "request_id": "r", "parameters_header": None}
+    options |= {"media_type": JSON_LINES, "limits": Limits(max_entries=30)}
     line = json_lines(request_object())
-    assert len(decode(line + b"\n" * 30, **decode_arguments(JSON_LINES), limits=limits).inputs) == 1
+    assert len(decode(line + b"\n" * 30, **options).inputs) == 1
     with pytest.raises(InferenceError, match="at most 30 lines in one body, got 31"):
-        decode(line + b"\n" * 31, **decode_arguments(JSON_LINES), limits=limits)
-
-
-def test_several_outputs_are_encoded_as_json_lines() -> None:
-    def response(count: int) -> InferenceResponse:
-        outputs = [InferenceOutput(name="input", predictions=[]) for _ in range(count)]
-        return InferenceResponse(id="r", model_name="m", model_version="1", outputs=outputs)
-
-    assert encode(response(1)) == (b'{"output":[]}', JSON)
-    assert encode(response(2)) == (b'{"output":[]}\n{"output":[]}\n', JSON_LINES)
+        decode(line + b"\n" * 31, **options)
 
 
 @pytest.mark.parametrize(
