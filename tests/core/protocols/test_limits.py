@@ -27,7 +27,7 @@ from tests.support.servers.grpc_server import (
     raises_status,
     run_grpc_server,
 )
-from tests.support.servers.low_limits import MAX_BYTES, engine_with_low_limits
+from tests.support.servers.limited_engines import MAX_BYTES, engine_with_low_limits
 
 Client = TestClient[Litestar]
 
@@ -258,7 +258,7 @@ def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestCl
 
 
 def test_streams_per_client_are_limited() -> None:
-    with run_grpc_server(build_engine(("echo-fp32",), bounds=QueueLimits(max_each_client=2))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",), queue_limits=QueueLimits(max_each_client=2))) as peer:
         request = number_request([0.5])
         proceed = threading.Event()
 

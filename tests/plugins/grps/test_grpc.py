@@ -15,9 +15,8 @@ from tasks.inference.error import ErrorKind
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.protocols import GRPC_PROTOCOLS
-from tests.support.servers.full_engine import full_engine
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
-from tests.support.servers.low_limits import engine_with_low_limits
+from tests.support.servers.limited_engines import engine_with_low_limits, full_engine
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 IMAGE = encode_image(rectangle())

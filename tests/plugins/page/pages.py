@@ -14,7 +14,7 @@ from app.plugins.page.page import WebPage
 from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
-from tests.support.servers.plugin_apps import app_with_parts
+from tests.support.servers.apps import app_with_parts
 
 NAMES = ("classifier", "detector")
 

@@ -12,9 +12,9 @@ from litestar.testing import TestClient
 
 from app.core.hooks import Parts
 from app.plugins.page.reference import REFERENCE_OPERATION, reference_handler, reference_page
+from tests.support.servers.apps import app_with_parts
 from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 from tests.support.servers.grpc_server import build_engine
-from tests.support.servers.plugin_apps import app_with_parts
 
 Client = TestClient[Litestar]
 

@@ -1,6 +1,7 @@
 """Create an application with any mix of stand-ins, echo models and tensor fixtures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from app.core.engine.models.servable import Servable
 from app.core.hooks import Parts
 from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
-from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.protocols.protocol import HttpListener
+from app.core.server.auth.http_access import HttpAccess
+from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
 from app.core.settings.server import DEMO_MODELS
 from metadata.model import ModelMetadata
@@ -81,6 +84,40 @@ def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_
     metrics = CollectorRegistry()
     engine.attach(Parts(observers=(Metrics(metrics, engine.registry.known_name),)))
     return create_app(engine, protocols, metrics, max_bytes)
+
+
+def app_with_parts(
+    engine: Engine,
+    *parts: Parts,
+    protocol: str = "chariot-v2-kserve",
+    metrics: CollectorRegistry | None = None,
+    max_bytes: int = 2_000_000,
+    listeners: Sequence[HttpListener] = (),
+    access: HttpAccess | None = None,
+    entry: Entry | None = None,
+) -> Litestar:
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                if part.lifespan is not None:
+                    await stack.enter_async_context(part.lifespan())
+            yield
+
+    return create_app(
+        engine,
+        main_port_protocols(protocol),
+        metrics or CollectorRegistry(),
+        max_bytes,
+        lifespan,
+        listeners,
+        next((part.home for part in parts if part.home is not None), None),
+        access,
+        entry,
+        [handler for part in parts for handler in part.handlers],
+        [operation for part in parts for operation in part.operations],
+        [prefix for part in parts for prefix in part.costly_prefixes],
+    )
 
 
 def load_test_model(source: ModelSource) -> Servable:

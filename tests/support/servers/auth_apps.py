@@ -29,9 +29,8 @@ from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
-from tests.support.servers.apps import MAX_REQUEST_BYTES
+from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts
 from tests.support.servers.grpc_server import build_engine, local_settings
-from tests.support.servers.plugin_apps import app_with_parts
 
 _OWNERS: Mapping[str, Sequence[Any]] = {
     "camera": ["infer"], "screen": ["read"], "annotator": ["label"], "operator": ["admin"],

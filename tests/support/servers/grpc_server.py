@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, cast
@@ -12,8 +12,6 @@ import pytest
 
 from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver
-from app.core.engine.models.servable import Servable
-from app.core.engine.scheduling.admission import QueueLimits
 from app.core.proto import message_class
 from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.core.server.grpc.server import GrpcServer
@@ -21,12 +19,13 @@ from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.engines import engine_of
+from tests.support.models.engines import Load, engine_of
 from tests.support.protocols import GRPC_PROTOCOLS, attach_plugins
 from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model, model_source
 
 IMAGE = encode_image(rectangle())
 SERVICE = "inference.GRPCInferenceService"
+LIMITS = Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -65,16 +64,15 @@ def build_engine(names: Iterable[str], **options: Any) -> Engine:
 
 def build_engine_from_sources(
     sources: Sequence[ModelSource],
-    load: Callable[[ModelSource], Servable],
+    load: Load,
     *,
     loaded: bool = True,
     observers: Sequence[InferenceObserver] = (),
-    limits: Limits | None = None,
-    bounds: QueueLimits | None = None,
-    workers: int = 2,
+    limits: Limits = LIMITS,
+    **options: Any,
 ) -> Engine:
-    limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
-    options: dict[str, Any] = {"loaded": None if loaded else (), "queue_limits": bounds, "workers": workers}
+    """Return an engine with the options of `engine_of`."""
+    options["loaded"] = None if loaded else ()
     return attach_plugins(engine_of(sources, load, *observers, limits=limits, **options))
 
 

@@ -22,8 +22,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.polling import wait_until
 from tests.support.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from tests.support.servers.auth_apps import access_with_keys
-from tests.support.servers.full_engine import full_engine
 from tests.support.servers.http_connections import local_transport, parse_responses, read_until_closed, run_app
+from tests.support.servers.limited_engines import full_engine
 
 MIB = 1024 * 1024
 FULL = "The server has 1 requests in flight and takes no more; try again later"

@@ -1,4 +1,4 @@
-"""An engine that rejects every request."""
+"""Engines with low limits, and one that rejects every request."""
 
 import asyncio
 import threading
@@ -15,15 +15,28 @@ from app.core.engine.scheduling.admission import QueueLimits
 from app.core.hooks import Parts
 from app.core.observers.metrics import Metrics
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.grpc_server import build_engine
+
+MAX_BYTES = 60_000
+LIMITS = Limits(
+    max_request_bytes=MAX_BYTES, max_pixels=3000, max_request_pixels=5000, max_image_side=100, max_inputs=4,
+    max_elements=600, max_values=700, max_entries=30, max_json_depth=12, max_name_length=40, max_prompts=3,
+    max_text_length=50, max_new_tokens=20,
+)  # fmt: skip
+MODELS = ("detector", "teller", "continuer", "tagger", "echo-fp32", "echo-bytes")
+
+
+def engine_with_low_limits() -> Engine:
+    return build_engine(MODELS, limits=LIMITS)
 
 
 @contextmanager
 def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Generator[tuple[Engine, EventRecorder]]:
     """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
     observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
-    engine = build_engine(names, observers=[observer], bounds=QueueLimits(max_waiting=0), workers=1)
+    engine = build_engine(names, observers=[observer], queue_limits=QueueLimits(max_waiting=0), workers=1)
     engine.attach(Parts(observers=(Metrics(metrics or CollectorRegistry(), engine.registry.known_name),)))
 
     def block_worker() -> Any:
