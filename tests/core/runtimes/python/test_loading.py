@@ -1,7 +1,6 @@
 """Test loading: permission to run code, hooks, and the errors of models that cannot be loaded."""
 
 import gc
-import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Origin
 from tasks.task import TaskType
 from tests.support.data.requests import pixel_input, predict
-from tests.support.models.model_folders import source_at, write_and_load, write_model
+from tests.support.models.model_folders import DETECTION, source_at, write_and_load, write_model
 
 PREDICT = "    def predict(self, image): return []\n"
 WORKS = f"class Model:\n{PREDICT}"
@@ -49,12 +48,9 @@ def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any)
     assert (tmp_path / "ran").exists()
 
 
-def test_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
+def test_named_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
     found = source_at(write_model(tmp_path / "m", WORKS, {"model.onnx": ""}))
     assert load(found).description.platform == "python"
-
-
-def test_error_for_python_model_without_class_shows_setting(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r'must name its class, as in "implementation": "model:Detector"'):
         load(source_at(write_model(tmp_path / "m", WORKS, implementation=None, runtime="python")))
 
@@ -127,30 +123,38 @@ def test_model_is_closed_when_it_is_dropped_and_its_last_request_has_ended(tmp_p
     assert events == ["answered", "closed"]
 
 
+DETECTOR_ERRORS = [
+    ("\nraise ValueError('no')", "importing it failed: ValueError: no (model.py, line 2)"),
+    ("class Model\n", "importing it failed: SyntaxError: "),
+    ("import sys\nsys.exit(3)", "importing it failed: SystemExit: 3 (model.py, line 2)"),
+    ("import helper", "importing it failed: KeyError: 'x' (helper.py, line 1)"),
+    (f"class Model:\n    def __init__(self): 1 / 0\n{PREDICT}", "constructing it failed: ZeroDivisionError"),
+    (f"class Model:\n    def load(self): raise SystemExit('bye')\n{PREDICT}", "load() failed: SystemExit: bye"),
+    (f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}", "load() failed: ZeroDivisionError: division by"),
+    ("", "implementation: Module 'model' has no 'Model'"),
+    ("Model = 3", "model:Model is neither a class nor a function that returns a model"),
+    ("def Model(): return None", "NoneType has no predict()"),
+    (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
+    (f"class Model:\n    labels = {{'0': 'cat'}}\n{PREDICT}", "labels: Expected a list of class names"),
+    (f"class Model:\n    labels = {{2**40: 'cat'}}\n{PREDICT}", "labels: Expected numbers of classes below 1000000"),
+]
+
+
 @pytest.mark.parametrize(
-    ("code", "error_text"),
+    ("code", "error_text", "task_type"),
     [
-        ("\nraise ValueError('no')", "importing it failed: ValueError: no (model.py, line 2)"),
-        ("class Model\n", "importing it failed: SyntaxError: "),
-        ("import sys\nsys.exit(3)", "importing it failed: SystemExit: 3 (model.py, line 2)"),
-        ("import helper", "importing it failed: KeyError: 'x' (helper.py, line 1)"),
-        (f"class Model:\n    def __init__(self): 1 / 0\n{PREDICT}", "constructing it failed: ZeroDivisionError"),
-        (f"class Model:\n    def load(self): raise SystemExit('bye')\n{PREDICT}", "load() failed: SystemExit: bye"),
-        (f"class Model:\n    async def load(self): 1 / 0\n{PREDICT}", "load() failed: ZeroDivisionError: division by"),
-        ("", "implementation: Module 'model' has no 'Model'"),
-        ("Model = 3", "model:Model is neither a class nor a function that returns a model"),
-        ("def Model(): return None", "NoneType has no predict()"),
-        (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
-        (f"class Model:\n    labels = {{'0': 'cat'}}\n{PREDICT}", "labels: Expected a list of class names"),
-        (
-            f"class Model:\n    labels = {{2**40: 'cat'}}\n{PREDICT}",
-            "labels: Expected numbers of classes below 1000000",
-        ),
+        *((*row, DETECTION) for row in DETECTOR_ERRORS),
+        (f"{WORKS}    task_type = 'CATS'", "got 'CATS'", None),
+        (WORKS, 'must declare its "task_type", one of IMAGE_CLASSIFICATION', None),
+        (WORKS, "must declare inputs, as in ", "TENSOR"),
+        (f"{WORKS}    inputs = {{'x': ('FP99', (1,))}}; outputs = {{}}", "inputs: Expected a datatype and a", "TENSOR"),
+        (f"{WORKS}    inputs = {{'x': 'FP32'}}; outputs = {{}}", "inputs: Expected a datatype and a shape", "TENSOR"),
+        (f"{WORKS}    inputs = {{'x': ('FP32', (1,))}}", "must declare outputs, as in ", "TENSOR"),
     ],
 )
-def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: str) -> None:
+def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: str, task_type: str | None) -> None:
     with pytest.raises(ModelError) as caught:
-        write_and_load(tmp_path / "m", code, {"helper.py": "{}['x']"})
+        write_and_load(tmp_path / "m", code, {"helper.py": "{}['x']"}, task_type=task_type)
     assert error_text in str(caught.value)
     assert str(tmp_path / "m" / "model-settings.json") in str(caught.value)
 
@@ -173,18 +177,6 @@ def test_a_task_is_declared_by_settings_or_class(tmp_path: Path) -> None:
     by_settings, by_class = (load(source_at(tmp_path / name)).description for name in "mn")
     assert by_settings.task_type is by_class.task_type is TaskType.IMAGE_CLASSIFICATION
     assert [description.facts[0].origin for description in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
-
-
-@pytest.mark.parametrize(
-    ("code", "error_text"),
-    [
-        (WORKS, 'must declare its "task_type", one of IMAGE_CLASSIFICATION'),
-        (f"{WORKS}    task_type = 'CATS'", "got 'CATS'"),
-    ],
-)
-def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, error_text: str) -> None:
-    with pytest.raises(ModelError, match=re.escape(error_text)):
-        write_and_load(tmp_path / "m", code, task_type=None)
 
 
 @pytest.mark.parametrize(
@@ -262,18 +254,3 @@ def test_class_or_function_declares_tensor_inputs_and_outputs(tmp_path: Path, na
     model = write_and_load(tmp_path / "m", code, task_type="TENSOR", implementation=f"model:{name}")
     assert model.run({"x": np.array([[1, 2], [3, 4]], np.float32)})["y"].tolist() == [3, 7]
     assert [spec.name for spec in describe(source_at(tmp_path / "m")).inputs] == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("declared", "error_text"),
-    [
-        ("", "must declare inputs, as in "),
-        ("inputs = {'x': ('FP99', (1,))}; outputs = {}", "inputs: Expected a datatype and a shape"),
-        ("inputs = {'x': 'FP32'}; outputs = {}", "inputs: Expected a datatype and a shape"),
-        ("inputs = {'x': ('FP32', (1,))}", "must declare outputs, as in "),
-    ],
-)
-def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, declared: str, error_text: str) -> None:
-    code = f"class Model:\n    def predict(self, tensors): return {{}}\n    {declared}\n"
-    with pytest.raises(ModelError, match=re.escape(error_text)):
-        write_and_load(tmp_path / "m", code, task_type="TENSOR")
