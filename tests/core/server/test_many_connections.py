@@ -11,6 +11,7 @@ from time import perf_counter
 import httpx
 import pytest
 
+from app.core.engine.models.memory import resident_bytes
 from app.core.server.listen import raise_file_limit
 from tests.support.data.chariot import image_input
 from tests.support.servers.certificate_authority import CertificateAuthority
@@ -19,26 +20,19 @@ from tests.support.servers.server_process import ROOT, run_server
 pytestmark = pytest.mark.slow
 
 _MODEL = ("--model", str(ROOT / "fixtures/models/detector"))
-_MAX_CONNECTIONS = 10_000
-_OTHER_FILES = 1024
-_TEST_CONNECTIONS = 10
-_MAX_KILOBYTES = 32
 _TLS_CONNECTIONS = 200
-_MAX_IDLE_TLS_KILOBYTES = 200
-_MAX_TLS_KILOBYTES = 1500
-_LARGE_BODY = 600_000
 _REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 def test_ten_thousand_idle_connections_use_little_memory_and_time() -> None:
     """Open fewer if the file limit is lower. `pytest -s` shows the measured figures."""
-    count = min(_MAX_CONNECTIONS, raise_file_limit() - _OTHER_FILES) - _TEST_CONNECTIONS
+    count = min(10_000, raise_file_limit() - 1024) - 10
     with run_server(*_MODEL, "--no-grpc", "--no-tensorflow-serving") as server:
         address = server.address
         port = int(address.rpartition(":")[2])
         with httpx.Client(base_url=address, trust_env=False, timeout=60) as http, ExitStack() as stack:
             before_connections = _median_milliseconds(http)
-            before = _resident_kilobytes(server.process.pid)
+            before = resident_bytes(server.process.pid)
             connections = [
                 stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=60)))
                 for _ in range(count)
@@ -48,12 +42,12 @@ def test_ten_thousand_idle_connections_use_little_memory_and_time() -> None:
             for connection in connections:
                 assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
             with_connections = _median_milliseconds(http)
-            connection_kilobytes = (_resident_kilobytes(server.process.pid) - before) / count
+            connection_kilobytes = (resident_bytes(server.process.pid) - before) / count / 1024
             metrics = http.get("/metrics").text
             assert re.search(rf"^charioteer_connections {count + 1}\.0$", metrics, re.MULTILINE)
         cost = f"{count:,} connections of {connection_kilobytes:.1f} kB"
         sys.stdout.write(f"{cost}; an inference {before_connections:.1f} ms, among them {with_connections:.1f} ms\n")
-        assert connection_kilobytes < _MAX_KILOBYTES
+        assert connection_kilobytes < 32
         assert with_connections < 10 * before_connections + 30_000
         assert server.stop() == 0
 
@@ -66,25 +60,25 @@ def test_memory_of_a_tls_connection_is_bounded(tmp_path: Path) -> None:
     context = authority.context()
     with run_server(*options) as server, ExitStack() as stack:
         port = int(server.address.rpartition(":")[2])
-        before = _resident_kilobytes(server.process.pid)
+        before = resident_bytes(server.process.pid)
         connections = [
             stack.enter_context(closing(HTTPSConnection("127.0.0.1", port, timeout=60, context=context)))
             for _ in range(_TLS_CONNECTIONS)
         ]
         connection_kilobytes: list[float] = []
-        for body in (b"", b" " * _LARGE_BODY):
+        for body in (b"", b" " * 600_000):
             for connection in connections:
                 connection.request("POST", "/absent", body)
                 response = connection.getresponse()
                 response.read()
                 assert response.status == 404
-            connection_kilobytes.append((_resident_kilobytes(server.process.pid) - before) / _TLS_CONNECTIONS)
+            connection_kilobytes.append((resident_bytes(server.process.pid) - before) / _TLS_CONNECTIONS / 1024)
         idle, after_large_body = connection_kilobytes
         sys.stdout.write(
             f"{_TLS_CONNECTIONS} connections over TLS of {idle:.0f} kB, of {after_large_body:.0f} kB behind much\n"
         )
-        assert idle < _MAX_IDLE_TLS_KILOBYTES
-        assert after_large_body < _MAX_TLS_KILOBYTES
+        assert idle < 200
+        assert after_large_body < 1500
 
 
 def _median_milliseconds(http: httpx.Client) -> float:
@@ -95,10 +89,3 @@ def _median_milliseconds(http: httpx.Client) -> float:
         assert http.post("/v2/models/detector/infer", json={"inputs": [image_input()]}).status_code == 200
         durations.append((perf_counter() - began) * 1000)
     return sorted(durations)[10]
-
-
-def _resident_kilobytes(process: int) -> int:
-    """Return the resident memory of a process in kilobytes."""
-    match = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
-    assert match
-    return int(match[1])

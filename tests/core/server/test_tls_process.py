@@ -66,20 +66,34 @@ def ready(grpc_channel: grpc.Channel, **options: Any) -> bytes:
     return cast("bytes", grpc_channel.unary_unary(READY)(b"", timeout=20, **options))
 
 
-def test_every_port_serves_clients_with_a_certificate(
+@pytest.fixture
+def http(server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey) -> Iterator[httpx.Client]:
+    with http_client(server, authority.context(client)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def grpc_channel(
     server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> Iterator[grpc.Channel]:
+    with channel(server, authority, client) as opened:
+        yield opened
+
+
+def test_every_port_serves_clients_with_a_certificate(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey, http: httpx.Client
 ) -> None:
-    with http_client(server, authority.context(client)) as http:
-        assert server.address.startswith("https://")
-        assert http.post("/v2/models/detector/infer", json={"inputs": [image_input()]}).status_code == 200
-        assert http.get(f"{server.tensorflow_serving_address}/v1/models/half_plus_two").status_code == 200
-        assert "charioteer_certificate_expiry_timestamp_seconds" in http.get("/metrics").text
+    assert server.address.startswith("https://")
+    assert http.post("/v2/models/detector/infer", json={"inputs": [image_input()]}).status_code == 200
+    for address in (server.tensorflow_serving_address, "/page/tensorflow-serving"):
+        assert http.get(f"{address}/v1/models/half_plus_two").status_code == 200
+    assert "charioteer_certificate_expiry_timestamp_seconds" in http.get("/metrics").text
     for address in (server.grpc_address, server.tensorflow_grpc_address):
         with channel(server, authority, client, address) as grpc_channel:
             assert ready(grpc_channel) == b"\x08\x01"
 
 
-def test_every_port_rejects_clients_without_a_certificate(
+def test_every_port_rejects_clients_without_a_certificate_or_tls(
     server: ServerProcess, authority: CertificateAuthority
 ) -> None:
     for address in (server.address, server.tensorflow_serving_address):
@@ -88,54 +102,42 @@ def test_every_port_rejects_clients_without_a_certificate(
     for address in (server.grpc_address, server.tensorflow_grpc_address):
         with channel(server, authority, None, address) as grpc_channel, raises_status(grpc.StatusCode.UNAVAILABLE):
             ready(grpc_channel)
+    with grpc.insecure_channel(server.grpc_address) as grpc_channel, raises_status(grpc.StatusCode.UNAVAILABLE):
+        ready(grpc_channel)
     assert [line for line in server.log if not line.startswith("{")] == []
 
 
-def test_grpc_without_tls_is_rejected(server: ServerProcess) -> None:
-    with grpc.insecure_channel(server.grpc_address) as grpc_channel, raises_status(grpc.StatusCode.UNAVAILABLE):
-        ready(grpc_channel)
-
-
-def test_page_proxy_reaches_tensorflow_serving_over_tls(
-    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
-) -> None:
-    with http_client(server, authority.context(client)) as http:
-        assert http.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 200
-
-
 def test_renewed_certificate_is_used_on_every_port(
-    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+    server: ServerProcess,
+    authority: CertificateAuthority,
+    client: CertificateAndKey,
+    http: httpx.Client,
+    grpc_channel: grpc.Channel,
 ) -> None:
-    context = authority.context(client)
+    def serials() -> set[str]:
+        return {serial_of_port(port, authority.context(client)) for port in ports}
+
     ports = [server.address, f"https://{server.grpc_address}", server.tensorflow_serving_address]
-    with http_client(server, context) as http, channel(server, authority, client) as grpc_channel:
-        assert http.get("/health").status_code == 200
-        assert ready(grpc_channel) == b"\x08\x01"
-        before = [serial_of_port(port, context) for port in ports]
-        authority.issue("server")
-        wait_until(lambda: not set(before) & {serial_of_port(port, context) for port in ports})
-        assert len({serial_of_port(port, context) for port in ports}) == 1
-        assert http.get("/health").status_code == 200
-        assert ready(grpc_channel) == b"\x08\x01"
+    assert (http.get("/health").status_code, ready(grpc_channel)) == (200, b"\x08\x01")
+    before = serials()
+    authority.issue("server")
+    wait_until(lambda: not before & serials())
+    assert len(serials()) == 1
+    assert (http.get("/health").status_code, ready(grpc_channel)) == (200, b"\x08\x01")
 
 
-def test_silent_grpc_connection_is_closed(
-    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
-) -> None:
+def test_silent_grpc_connection_is_closed(server: ServerProcess) -> None:
     host, _, port = server.grpc_address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         while connection.recv(65536):
             pass
 
 
-def test_grpc_metadata_over_the_limit_is_resource_exhausted(
-    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
-) -> None:
-    with channel(server, authority, client) as grpc_channel:
-        assert ready(grpc_channel, metadata=[("x", "y" * 60_000)]) == b"\x08\x01"
-        with raises_status(grpc.StatusCode.RESOURCE_EXHAUSTED):
-            ready(grpc_channel, metadata=[("x", "y" * 66_000)])
-        assert ready(grpc_channel) == b"\x08\x01"
+def test_grpc_metadata_over_the_limit_is_resource_exhausted(grpc_channel: grpc.Channel) -> None:
+    assert ready(grpc_channel, metadata=[("x", "y" * 60_000)]) == b"\x08\x01"
+    with raises_status(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        ready(grpc_channel, metadata=[("x", "y" * 66_000)])
+    assert ready(grpc_channel) == b"\x08\x01"
 
 
 def test_grpc_calls_over_the_stream_limit_of_a_connection_wait(
