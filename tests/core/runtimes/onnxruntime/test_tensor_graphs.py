@@ -17,11 +17,10 @@ from onnx import TensorProto, helper
 
 from app.core.assembly.models import describe, load
 from app.core.engine.models.servable import Servable
-from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.model import ModelError
 from metadata.model import Origin
 from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, InputTensor, Tensor, TensorSpec
-from tasks.task import TaskType
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.images import encode_base64, encode_image
 from tests.support.data.requests import file_input, pixel_input, predict, text_input
@@ -31,18 +30,11 @@ from tests.support.servers.apps import app_with_sources
 ELEMENT_NAMES = {Datatype.FP16: "FLOAT16", Datatype.FP32: "FLOAT", Datatype.FP64: "DOUBLE", Datatype.BF16: "BFLOAT16"}
 
 
-def graph(folder: Path, node: str, element: int, shape: list[int | str], metadata: Any = None) -> ModelSource:
+def graph(folder: Path, node: str, element: int, shape: list[int | str], metadata: Any = None, **settings: Any) -> Any:
     """Write a graph of one node, from ``x`` to ``y``."""
-    graph_proto = helper.make_graph(
-        [helper.make_node(node, ["x"], ["y"])],
-        "one",
-        [helper.make_tensor_value_info("x", element, shape)],
-        [helper.make_tensor_value_info("y", element, shape)],
-    )
-    model = helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    helper.set_model_props(model, metadata or {})
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    return ModelSource(name="one", version="1", folder=folder)
+    options: dict[str, Any] = {"name": "x", "datatype": element, "output_types": {"y": element}, "properties": metadata}
+    nodes = [helper.make_node(node, ["x"], ["y"])]
+    return graphs.source(graphs.write(folder / "model.onnx", nodes, {"y": shape}, shape=shape, **options), **settings)
 
 
 def answered(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
@@ -81,18 +73,15 @@ def test_explicit_byte_order_is_accepted(tmp_path: Path) -> None:
     assert answered(servable, tensor)["y"].tolist() == [-1]
 
 
-@pytest.mark.parametrize("metadata", [{"names": "['red', 'green']"}, {"names": "no list"}])
-def test_declared_labels_override_metadata(tmp_path: Path, metadata: dict[str, str]) -> None:
-    source = graph(tmp_path, "Identity", TensorProto.FLOAT, ["rows", 2], metadata=metadata)
-    settings = ModelSettings(task_type=TaskType.TENSOR, labels=("day", "night"))
-    assert load(msgspec.structs.replace(source, settings=settings)).description.labels == ("day", "night")
-
-
-def test_unreadable_metadata_leaves_a_declared_tensor_model_without_labels(tmp_path: Path) -> None:
-    source = graph(tmp_path, "Identity", TensorProto.FLOAT, ["rows", 2], metadata={"names": "no list"})
-    found = describe(msgspec.structs.replace(source, settings=ModelSettings(task_type=TaskType.TENSOR)))
-    assert found.labels == ()
-    assert "metadata 'names' is not a Python literal" in found.facts[-1].value
+@pytest.mark.parametrize(
+    ("names", "labels"), [("['red', 'green']", ("day", "night")), ("no list", ("day", "night")), ("no list", ())]
+)
+def test_declared_labels_override_readable_and_unreadable_metadata(tmp_path: Path, names: str, labels: Any) -> None:
+    settings = {"task_type": "TENSOR", **({"labels": labels} if labels else {})}
+    source = graph(tmp_path, "Identity", TensorProto.FLOAT, ["rows", 2], {"names": names}, **settings)
+    found = describe(source)
+    assert load(source).description.labels == found.labels == labels
+    assert labels or "metadata 'names' is not a Python literal" in found.facts[-1].value
 
 
 HEIGHT, WIDTH = 12, 16
