@@ -32,6 +32,11 @@ def paths(source: ModelSource) -> list[str]:
     return [str(file.relative_path) for file in iterate_files(source)]
 
 
+def check_leads_out(source: ModelSource) -> None:
+    with pytest.raises(ModelError, match="leads out"):
+        check_folder(source)
+
+
 def test_files_are_listed_by_relative_path(folder: Path) -> None:
     (folder / ".git").mkdir()
     (folder / ".git" / "config").symlink_to("/etc/passwd")
@@ -68,8 +73,7 @@ def test_hugging_face_cache_snapshot_may_link_to_its_blobs(tmp_path: Path) -> No
     assert paths(source(snapshot / "onnx")) == ["model.onnx"]
     (repository / "refs").write_text("")
     (snapshot / "x.json").symlink_to("../../refs")
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(source(snapshot))
+    check_leads_out(source(snapshot))
 
 
 @pytest.mark.parametrize("store", [".git/annex/objects", ".dvc/cache"])
@@ -82,8 +86,7 @@ def test_links_into_git_annex_and_dvc_stores_are_followed(folder: Path, tmp_path
     assert {"a.onnx", "b.onnx"} <= {*paths(source(folder))}
     (tmp_path / store).rename(tmp_path / "moved")
     (tmp_path / store).symlink_to(tmp_path / "moved")
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(source(folder))
+    check_leads_out(source(folder))
 
 
 def test_links_to_folders_allowed_by_model_links_are_followed(folder: Path, tmp_path: Path) -> None:
@@ -94,8 +97,7 @@ def test_links_to_folders_allowed_by_model_links_are_followed(folder: Path, tmp_
     allowed = msgspec.structs.replace(source(folder), links=(tmp_path / "alias",))
     check_folder(allowed)
     (folder / "y").symlink_to("/etc/passwd")
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(allowed)
+    check_leads_out(allowed)
 
 
 @pytest.fixture
@@ -130,8 +132,7 @@ def test_link_through_symlinked_blobs_folder_is_rejected(tmp_path: Path) -> None
     snapshot.mkdir(parents=True)
     (tmp_path / "blobs").symlink_to("/etc")
     (snapshot / "config.json").symlink_to("../../blobs/passwd")
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(source(snapshot))
+    check_leads_out(source(snapshot))
 
 
 def test_versions_share_root_files_but_not_each_others_bad_links(tmp_path: Path) -> None:
@@ -143,11 +144,9 @@ def test_versions_share_root_files_but_not_each_others_bad_links(tmp_path: Path)
     (tmp_path / "1" / "bad").symlink_to("/etc/passwd")
     second = source(tmp_path / "2", root=tmp_path)
     assert paths(second) == ["model-settings.json", "2/model.onnx", "2/shared.onnx"]
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(source(tmp_path / "1", root=tmp_path))
+    check_leads_out(source(tmp_path / "1", root=tmp_path))
     (tmp_path / "labels").symlink_to("/etc/passwd")
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(second)
+    check_leads_out(second)
 
 
 def link_out(folder: Path) -> None:
@@ -225,8 +224,7 @@ def test_graph_given_by_path_may_lie_beside_unsafe_files(folder: Path) -> None:
 def test_graph_named_in_settings_has_its_folder_checked(folder: Path) -> None:
     link_out(folder)
     named = msgspec.structs.replace(source(folder, folder / "model.onnx"), settings=ModelSettings(uri="model.onnx"))
-    with pytest.raises(ModelError, match="leads out"):
-        check_folder(named)
+    check_leads_out(named)
 
 
 def test_file_is_read_up_to_size_limit(tmp_path: Path) -> None:

@@ -38,19 +38,10 @@ VALUES: dict[str, list[Any]] = {
 }
 
 CONTENT_FIELDS = {
-    "BOOL": "bool_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
-}
+    "BOOL": "bool_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
+    "UINT64": "uint64_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
+    "INT64": "int64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
+}  # fmt: skip
 
 
 def raw(datatype: str, values: list[Any]) -> bytes:
@@ -187,66 +178,63 @@ def test_empty_typed_tensor_has_contents() -> None:
 
 BLOCK = raw("FP32", [1.0])
 
-ONE = typed_input("FP32", [1.0])
-OVERFLOW = [2**62, 2**62]
+ONE, FP32, BYTES = typed_input("FP32", [1.0]), input_header("FP32", [1]), input_header("BYTES", [1])
+
+
+def blocks(*contents: bytes) -> dict[str, Any]:
+    return {"raw_input_contents": contents}
+
+
+def output(**parameters: dict[str, object]) -> dict[str, Any]:
+    return {"outputs": [{"name": "x", "parameters": parameters}]}
+
 
 BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
-    "contents and raw": ([ONE], {"raw_input_contents": [BLOCK]}, "inputs[0].contents"),
-    "empty contents and raw": (
-        [input_header("FP32", [1], contents={})], {"raw_input_contents": [BLOCK]}, "inputs[0].contents",
-    ),
-    "too few raw": ([input_header("FP32", [1])] * 2, {"raw_input_contents": [BLOCK]}, "raw_input_contents"),
-    "too many raw": ([input_header("FP32", [1])], {"raw_input_contents": [BLOCK] * 2}, "raw_input_contents"),
-    "raw without inputs": ([], {"raw_input_contents": [BLOCK]}, "raw_input_contents"),
-    "raw too short": ([input_header("FP32", [2])], {"raw_input_contents": [BLOCK]}, "raw_input_contents[0]"),
-    "raw too long": (
-        [input_header("FP32", [1])], {"raw_input_contents": [BLOCK + b"\0"]}, "raw_input_contents[0]",
-    ),
-    "missing data": ([input_header("FP32", [1])], {}, "inputs[0].contents.fp32_contents"),
-    "missing elements": ([input_header("BYTES", [1])], {}, "inputs[0].contents.bytes_contents"),
-    "too few elements": ([typed_input("INT8", [1], [2])], {}, "inputs[0].contents.int_contents"),
-    "too many elements": ([typed_input("INT8", [1, 2], [1])], {}, "inputs[0].contents.int_contents"),
-    "wrong contents field": (
-        [input_header("FP32", [1], contents={"fp64_contents": [1.0]})], {}, "inputs[0].contents.fp64_contents",
-    ),
-    "two contents fields": (
-        [input_header("FP32", [1], contents={"fp32_contents": [1.0], "fp64_contents": [1.0]})], {},
-        "inputs[0].contents.fp64_contents",
-    ),
-    "FP16 typed": ([input_header("FP16", [1], contents={"fp32_contents": [1.0]})], {}, "inputs[0].datatype"),
-    "unknown datatype": ([input_header("FP128", [1])], {}, "inputs[0].datatype"),
-    "INT8 above": ([typed_input("INT8", [0, 128])], {}, "inputs[0].contents.int_contents[1]"),
-    "INT16 below": ([typed_input("INT16", [-32769])], {}, "inputs[0].contents.int_contents[0]"),
-    "UINT8 above": ([typed_input("UINT8", [256])], {}, "inputs[0].contents.uint_contents[0]"),
-    "UINT16 above": ([typed_input("UINT16", [65536])], {}, "inputs[0].contents.uint_contents[0]"),
-    "negative shape": ([typed_input("FP32", [1.0], [-1])], {}, "inputs[0].shape"),
-    "overflowing shape": ([input_header("FP32", OVERFLOW)], {}, "inputs[0].shape"),
-    "too many dimensions": ([typed_input("FP32", [1.0], [1] * 70)], {}, "inputs[0].shape"),
-    "BYTES length truncated": (
-        [input_header("BYTES", [1])], {"raw_input_contents": [b"\1\0"]}, "raw_input_contents[0]",
-    ),
-    "empty parameter": ([typed_input("FP32", [1.0], parameters={"p": {}})], {}, "inputs[0].parameters.p"),
-    "shape does not match elements, raw": (
-        [input_header("BYTES", [1])], {"raw_input_contents": [raw("BYTES", ["a", "b"])]}, "inputs[0].shape",
-    ),
-    "shared memory of an input": (
-        [input_header("FP32", [1], parameters={"shared_memory_region": {"string_param": "in"}})], {},
-        "inputs[0].parameters.shared_memory_region",
+    "contents and raw": ([ONE], blocks(BLOCK), "inputs[0].contents"),
+    "empty contents and raw": ([{**FP32, "contents": {}}], blocks(BLOCK), "inputs[0].contents"),
+    "too few raw": ([FP32] * 2, blocks(BLOCK), "raw_input_contents"),
+    "too many raw": ([FP32], blocks(BLOCK, BLOCK), "raw_input_contents"),
+    "raw without inputs": ([], blocks(BLOCK), "raw_input_contents"),
+    "raw too short": ([input_header("FP32", [2])], blocks(BLOCK), "raw_input_contents[0]"),
+    "raw too long": ([FP32], blocks(BLOCK + b"\0"), "raw_input_contents[0]"),
+    "BYTES length truncated": ([BYTES], blocks(b"\1\0"), "raw_input_contents[0]"),
+    "shape does not match elements, raw": ([BYTES], blocks(raw("BYTES", ["a", "b"])), "inputs[0].shape"),
+    "unknown format": ([ONE], {"parameters": {"output_format": {"int64_param": 1}}}, "parameters.output_format"),
+    "unknown output": ([ONE], {"outputs": [{"name": "y"}]}, "outputs[0].name"),
+    "classification as text": (
+        [ONE], output(classification={"string_param": "2"}), "outputs[0].parameters.classification",
     ),
     "shared memory of an output": (
-        [ONE], {"outputs": [{"name": "x", "parameters": {"shared_memory_byte_size": {"int64_param": 4}}}]},
-        "outputs[0].parameters.shared_memory_byte_size",
+        [ONE], output(shared_memory_byte_size={"int64_param": 4}), "outputs[0].parameters.shared_memory_byte_size",
     ),
     "shared memory of the request": (
         [ONE], {"parameters": {"shared_memory_offset": {"int64_param": 0}}}, "parameters.shared_memory_offset",
     ),
-    "unknown format": ([ONE], {"parameters": {"output_format": {"int64_param": 1}}}, "parameters.output_format"),
-    "unknown output": ([ONE], {"outputs": [{"name": "y"}]}, "outputs[0].name"),
-    "classification as text": (
-        [ONE], {"outputs": [{"name": "x", "parameters": {"classification": {"string_param": "2"}}}]},
-        "outputs[0].parameters.classification",
+}  # fmt: skip
+BAD_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
+    "missing data": (FP32, "contents.fp32_contents"),
+    "missing elements": (BYTES, "contents.bytes_contents"),
+    "too few elements": (typed_input("INT8", [1], [2]), "contents.int_contents"),
+    "too many elements": (typed_input("INT8", [1, 2], [1]), "contents.int_contents"),
+    "wrong contents field": ({**FP32, "contents": {"fp64_contents": [1.0]}}, "contents.fp64_contents"),
+    "two contents fields": (
+        {**FP32, "contents": {"fp32_contents": [1.0], "fp64_contents": [1.0]}}, "contents.fp64_contents",
+    ),
+    "FP16 typed": (input_header("FP16", [1], contents={"fp32_contents": [1.0]}), "datatype"),
+    "unknown datatype": (input_header("FP128", [1]), "datatype"),
+    "INT8 above": (typed_input("INT8", [0, 128]), "contents.int_contents[1]"),
+    "INT16 below": (typed_input("INT16", [-32769]), "contents.int_contents[0]"),
+    "UINT8 above": (typed_input("UINT8", [256]), "contents.uint_contents[0]"),
+    "UINT16 above": (typed_input("UINT16", [65536]), "contents.uint_contents[0]"),
+    "negative shape": (typed_input("FP32", [1.0], [-1]), "shape"),
+    "overflowing shape": (input_header("FP32", [2**62, 2**62]), "shape"),
+    "too many dimensions": (typed_input("FP32", [1.0], [1] * 70), "shape"),
+    "empty parameter": ({**ONE, "parameters": {"p": {}}}, "parameters.p"),
+    "shared memory of an input": (
+        {**FP32, "parameters": {"shared_memory_region": {"string_param": "in"}}}, "parameters.shared_memory_region",
     ),
 }  # fmt: skip
+BAD_REQUESTS |= {name: ([tensor], {}, f"inputs[0].{path}") for name, (tensor, path) in BAD_INPUTS.items()}
 
 
 @pytest.mark.parametrize("case", BAD_REQUESTS)

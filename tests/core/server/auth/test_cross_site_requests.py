@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
@@ -32,13 +33,14 @@ def cors_client(tmp_path: Path) -> TestClient[Litestar]:
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
+def preflight(client: TestClient[Litestar], names: str, origin: str = LISTED, path: str = INFERENCE) -> httpx.Response:
+    """Ask whether a page of `origin` may send headers with these names."""
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names}
+    return client.options(path, headers={"Origin": origin, **asked})
+
+
 def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestClient[Litestar]) -> None:
-    preflight = {
-        "Origin": LISTED,
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,content-type",
-    }
-    preflight_response = cors_client.options(INFERENCE, headers=preflight)
+    preflight_response = preflight(cors_client, "authorization,content-type")
     assert preflight_response.headers["access-control-allow-origin"] == LISTED
     assert "authorization" in preflight_response.headers["access-control-allow-headers"]
     assert "access-control-allow-credentials" not in preflight_response.headers
@@ -60,12 +62,7 @@ def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestCli
 def test_listed_origin_may_send_the_headers_of_every_protocol(
     cors_client: TestClient[Litestar], header_names: str
 ) -> None:
-    preflight = {
-        "Origin": LISTED,
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": header_names,
-    }
-    preflight_response = cors_client.options(INFERENCE, headers=preflight)
+    preflight_response = preflight(cors_client, header_names)
     assert preflight_response.status_code == 204
     assert set(header_names.split(",")) <= set(preflight_response.headers["access-control-allow-headers"].split(", "))
 
@@ -85,17 +82,14 @@ def test_listed_origin_cannot_use_the_password_stored_in_a_browser(cors_client: 
 
 
 def test_other_origins_are_rejected(cors_client: TestClient[Litestar]) -> None:
-    preflight = {"Origin": OTHER, "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in cors_client.options(INFERENCE, headers=preflight).headers
+    assert "access-control-allow-origin" not in preflight(cors_client, "content-type", OTHER).headers
     simple = {"Origin": OTHER, "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain", **bearer_header(OWNER_KEY)}
     assert cors_client.post("/v2/repository/models/detector/unload", headers=simple).status_code == 403
     # A gateway has allowed the preflight of such a request.
     answered = cors_client.post(INFERENCE, json=inference_body(), headers={"Origin": OTHER, **bearer_header(INFER_KEY)})
     assert (answered.status_code, "access-control-allow-origin" in answered.headers) == (200, False)
-    page = {"Origin": LISTED, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": PAGE_HEADER}
-    assert PAGE_HEADER not in cors_client.options("/page/repository/a/load", headers=page).headers.get(
-        "access-control-allow-headers", ""
-    )
+    page = preflight(cors_client, PAGE_HEADER, path="/page/repository/a/load")
+    assert PAGE_HEADER not in page.headers.get("access-control-allow-headers", "")
 
 
 def test_responses_without_cors_origins_have_no_cors_header() -> None:
