@@ -112,7 +112,7 @@ def test_booleans_and_integers_0_and_1_convert_both_ways() -> None:
     ("shape", "count"),
     [([2], 3), ([2, 2], 3), ([-1, 2], 3), ([-1, -1], 4), ([-2], 2), ([2, -2], 4), ([0], 1), ([0, -1], 0), ([], 2),
     ([1] * 33, 1),
-     ([10**400], 1), ([2**40, 2**40], 4)],
+     ([10**400], 1), ([2**40, 2**40], 4), ([0, 2**63], 0), ([2**70, 0], 0)],
     ids=lambda value: str(value)[:24],
 )  # fmt: skip
 def test_shape_that_does_not_match_the_data_is_rejected(shape: list[int], count: int) -> None:
