@@ -68,42 +68,32 @@ INFER = {
 }
 """The routes of no protocol. Those of protocols are in `PROTOCOL_CASES`."""
 
+KSERVE, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
+PREDICTION, MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 CALLS = {
-    "/grpc.health.v1.Health/Check": "open",
-    "/grpc.health.v1.Health/Watch": "open",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": "read",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "read",
-    "/inference.GRPCInferenceService/ServerLive": "open",
-    "/inference.GRPCInferenceService/ServerReady": "open",
-    "/inference.GRPCInferenceService/ModelStatistics": "read",
-    "/inference.GRPCInferenceService/RepositoryIndex": "read",
-    "/inference.GRPCInferenceService/RepositoryModelLoad": "admin",
-    "/inference.GRPCInferenceService/RepositoryModelUnload": "admin",
-    "/inference.GRPCInferenceService/ServerMetadata": "infer",
-    "/inference.GRPCInferenceService/ModelReady": "infer",
-    "/inference.GRPCInferenceService/ModelMetadata": "infer",
-    "/inference.GRPCInferenceService/ModelConfig": "infer",
-    **{f"/inference.GRPCInferenceService/{name}": "infer" for name in UNSUPPORTED_CALLS},
-    "/inference.GRPCInferenceService/ModelInfer": "infer",
-    "/inference.GRPCInferenceService/ModelStreamInfer": "infer",
-    "/grps.protos.v1.GrpsService/Predict": "infer",
-    "/grps.protos.v1.GrpsService/PredictStreaming": "infer",
-    "/grps.protos.v1.GrpsService/ServerMetadata": "infer",
-    "/grps.protos.v1.GrpsService/ModelMetadata": "infer",
-    "/grps.protos.v1.GrpsService/CheckLiveness": "open",
-    "/grps.protos.v1.GrpsService/CheckReadiness": "open",
-    "/grps.protos.v1.GrpsService/Online": "admin",
-    "/grps.protos.v1.GrpsService/Offline": "admin",
-    "/tensorflow.serving.PredictionService/Predict": "infer",
-    "/tensorflow.serving.PredictionService/Classify": "infer",
-    "/tensorflow.serving.PredictionService/Regress": "infer",
-    "/tensorflow.serving.PredictionService/MultiInference": "infer",
-    "/tensorflow.serving.PredictionService/GetModelMetadata": "infer",
-    "/tensorflow.serving.ModelService/GetModelStatus": "infer",
-    "/tensorflow.serving.ModelService/HandleReloadConfigRequest": "admin",
+    REFLECTION: "read",
+    REFLECTION.replace("v1alpha", "v1"): "read",
+    **{f"/{KSERVE}/{name}": "infer" for name in UNSUPPORTED_CALLS},
+    **{
+        f"/{service}/{name}": permission
+        for service, permission, names in (
+            (HEALTH, "open", "Check Watch"),
+            (KSERVE, "open", "ServerLive ServerReady"),
+            (KSERVE, "read", "ModelStatistics RepositoryIndex"),
+            (KSERVE, "admin", "RepositoryModelLoad RepositoryModelUnload"),
+            (KSERVE, "infer", "ServerMetadata ModelReady ModelMetadata ModelConfig ModelInfer ModelStreamInfer"),
+            (GRPS, "open", "CheckLiveness CheckReadiness"),
+            (GRPS, "admin", "Online Offline"),
+            (GRPS, "infer", "Predict PredictStreaming ServerMetadata ModelMetadata"),
+            (PREDICTION, "infer", "Predict Classify Regress MultiInference GetModelMetadata"),
+            (MODEL, "infer", "GetModelStatus"),
+            (MODEL, "admin", "HandleReloadConfigRequest"),
+        )
+        for name in names.split()
+    },
 }
 
-REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "label": LABEL_KEY, "admin": ADMIN_KEY}
 TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
 PERMISSION_OF = {route: permission for permission, table in TABLES.items() for route in table} | {
