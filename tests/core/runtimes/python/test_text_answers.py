@@ -114,8 +114,8 @@ def test_tensors_get_declared_datatype(answer: object) -> None:
         ({"z": 1}, "Expected a dict of the arrays 'y', 'n', 's', got a dict with the keys 'y', 'n', 's', 'z'"),
     ],
 )
-def test_error_names_invalid_tensor(changes: Any, error_text: str) -> None:
-    answer = {"y": [[1, 2]], "n": 3, "s": ["a"], **changes} if isinstance(changes, dict) else changes
+def test_error_names_invalid_tensor(changes: dict[str, object] | list[object], error_text: str) -> None:
+    answer = changes if isinstance(changes, list) else {"y": [[1, 2]], "n": 3, "s": ["a"], **changes}
     with rejects_answer(error_text):
         read_tensors(answer, "predict()", SPECS)
 

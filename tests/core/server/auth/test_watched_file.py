@@ -43,10 +43,14 @@ def test_change_is_read_at_the_next_check(path: Path) -> None:
     assert watched.value == 2
 
 
+def damage_content(path: Path) -> None:
+    replace(path, "half of a numb")
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: replace(path, "half of a numb"), "number: Expected a number"),
+        (damage_content, "number: Expected a number"),
         (Path.unlink, "number cannot be read: No such file or directory"),
     ],
     ids=["invalid", "missing"],
