@@ -189,7 +189,8 @@ def output(**parameters: dict[str, object]) -> dict[str, Any]:
     return {"outputs": [{"name": "x", "parameters": parameters}]}
 
 
-BAD_REQUESTS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
+Case = tuple[list[dict[str, Any]], dict[str, Any], str]
+BAD_REQUESTS: dict[str, Case] = {
     "contents and raw": ([ONE], blocks(BLOCK), "inputs[0].contents"),
     "empty contents and raw": ([{**FP32, "contents": {}}], blocks(BLOCK), "inputs[0].contents"),
     "too few raw": ([FP32] * 2, blocks(BLOCK), "raw_input_contents"),
@@ -234,7 +235,10 @@ BAD_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
         {**FP32, "parameters": {"shared_memory_region": {"string_param": "in"}}}, "parameters.shared_memory_region",
     ),
 }  # fmt: skip
-ALL_BAD = BAD_REQUESTS | {name: ([tensor], {}, f"inputs[0].{path}") for name, (tensor, path) in BAD_INPUTS.items()}
+ALL_BAD: dict[str, Case] = {
+    **BAD_REQUESTS,
+    **{name: ([tensor], {}, f"inputs[0].{path}") for name, (tensor, path) in BAD_INPUTS.items()},
+}
 
 
 @pytest.mark.parametrize("case", ALL_BAD)
