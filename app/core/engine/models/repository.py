@@ -87,6 +87,7 @@ class Repository:
             except ModelError as error:
                 _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
                 reason = redact_paths(str(error), sources[0])
+                self._failures[name] = sources[0].version, reason
                 raise InferenceError(ErrorKind.INVALID_REQUEST, f"Failed to load {name!r}: {reason}") from None
             ready: list[Registration] = []
             for source in sources:

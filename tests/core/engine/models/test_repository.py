@@ -110,6 +110,20 @@ def test_failed_load_changes_nothing() -> None:
     ]
 
 
+def test_load_that_a_check_rejects_changes_nothing() -> None:
+    def check(sources: Sequence[ModelSource]) -> None:
+        raise ModelError(f"{sources[0].folder}: contradiction")
+
+    repository = repository_of(OTHER, served=(ONE,))
+    repository.checks.append(check)
+    error = rejection(repository, "load", "classifier")
+    assert error.kind is ErrorKind.INVALID_REQUEST
+    assert str(error) == "Failed to load 'classifier': classifier: contradiction"
+    assert states(asyncio.run(repository.index()))[1:] == [
+        ("classifier", "1", ModelState.UNAVAILABLE, "classifier: contradiction")
+    ]
+
+
 def test_load_of_two_models_with_the_same_name_and_version_is_rejected() -> None:
     repository = repository_of(ONE, ModelSource(name="detector", version="1", folder=Path("copy")))
     before = repository.registry.find("detector")
