@@ -195,7 +195,9 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
 
 def _name_of(source: str) -> str:
     """Return the name of a source for reports, without the user and password of a store."""
-    return "recordings" if source.startswith(("postgres", "sqlite:")) and "://" in source else Path(source).name
+    if source.startswith(("postgres", "sqlite:")) and "://" in source:
+        return "recordings"
+    return Path(source).name.encode(errors="backslashreplace").decode()
 
 
 def _print(comparison: "DriftComparison") -> None:

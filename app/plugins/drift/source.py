@@ -82,9 +82,11 @@ def _files(source: str) -> Iterator[_File]:
             yield _File(image.name, image.digest, image.read, metadata_texts(image.metadata))
         return
     for path in list_images(Path(source)):
-        name = path.relative_to(source)
-        digest = hashlib.blake2b(os.fsencode(name)).hexdigest()
-        yield _File(str(name), digest, path.read_bytes, {"folder": str(name.parent)} if len(name.parts) > 1 else {})
+        name = os.fsencode(path.relative_to(source))
+        # Reports are in UTF-8, which names of files need not be.
+        text = name.decode(errors="backslashreplace")
+        folder = text.rpartition("/")[0]
+        yield _File(text, hashlib.blake2b(name).hexdigest(), path.read_bytes, {"folder": folder} if folder else {})
 
 
 def _choose_files(source: str, max_images: int, skipped: Counter[str]) -> Sequence[_File]:

@@ -64,6 +64,16 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "b.npz"
 
 
+def test_names_that_are_not_utf8_are_reported_with_escapes(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", photos()[:30])
+    for camera in list(folder.iterdir()):
+        camera.rename(f"{camera}\udcfe")
+    folder = folder.rename(f"{folder}\udcff")
+    run("baseline", folder, "--out", tmp_path / "b.npz", "--no-embeddings")
+    run("check", tmp_path / "b.npz", folder, "--json", tmp_path / "r.json", "--html", tmp_path / "r.html")
+    assert all(entry["folder"].endswith(r"\xfe") for entry in read_baseline(tmp_path / "b.npz").sample.metadata)
+
+
 @pytest.mark.slow
 def test_check_reports_drift_of_one_blurred_camera(baseline: Path, tmp_path: Path) -> None:
     images = WORLD.changed(WORLD.camera_images(2, 160), WORLD.blurred, 1, "east")
