@@ -37,7 +37,9 @@ def add_key(path: Path, key: str, entry: ApiKey) -> None:
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Remove a key from a file. Raise SettingsError if no key has that name, or the file is not writable."""
+    """Remove a key from a file. Raise SettingsError if no key has that name, or the file is missing or not writable."""
+    if not path.exists():
+        raise SettingsError(f"There is no file {path}")
     with _edited_keys(path) as keys:
         known_names = ", ".join(key.name for key in keys) or "none"
         remaining = [key for key in keys if key.name != name]

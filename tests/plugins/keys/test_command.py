@@ -96,6 +96,8 @@ def mode_of(path: Path) -> int:
 
 
 def test_key_is_removed_by_its_name(file: Path) -> None:
+    with pytest.raises(SettingsError, match=r"There is no file .*keys"):
+        remove_key(file, "camera")
     for name in ("camera", "screen"):
         add_named(file, name)
     assert names(file) == ["camera", "screen"]

@@ -141,7 +141,7 @@ def _encode(event: object) -> bytes:
     try:
         line = msgspec.json.encode(event, enc_hook=repr)
     except UnicodeEncodeError:
-        # Lone surrogates, from a token or from a name of a file that is not UTF-8.
+        # Lone surrogates, from the exception of a model or from a name of a file that is not UTF-8.
         line = json.dumps(event, default=repr, ensure_ascii=False).encode(errors="replace")
     if not line.isascii():
         for character, escaped in _LINE_ENDS.items():
