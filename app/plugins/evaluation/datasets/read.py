@@ -48,7 +48,8 @@ class _Question(msgspec.Struct):
 def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
     """Read a dataset: a folder, a file, or a source of another plugin.
 
-    Raise EvaluationError when it is missing, empty, or has invalid labels; lists the file and line of each.
+    Raise EvaluationError when it is missing, empty, or has invalid labels; lists the file and line of each. Raise it
+    also for an option that its format does not use.
     """
     path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
     if (images := open_images(str(source), options)) is not None:
@@ -58,6 +59,12 @@ def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions())
         dataset = read(found, errors, options)
     else:
         raise EvaluationError(f"{source}: there is no such file or folder")
+    for option, value, formats in (
+        ("--split", options.split, ("yolo",)),
+        ("--images", options.images, ("coco", "dota", "vqa")),
+    ):
+        if value is not None and dataset.format not in formats:
+            raise EvaluationError(f"{option}: no effect on {dataset.format}; it is for {', '.join(formats)}")
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
         lines = (f"{source}: Expected labelled images as {dataset.format}, got none", *dataset.notes)

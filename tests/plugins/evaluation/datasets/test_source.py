@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,14 @@ def test_classes_come_from_columns_endings_or_folders(tmp_path: Path, source: st
     assert [item.metadata.get("camera") for item in dataset.items] == (
         ["north", "x"] if source in ("jsonl", "parquet") else [None, None]
     )
+
+
+@pytest.mark.parametrize("option", ["split", "images"])
+def test_option_that_the_format_does_not_use_is_rejected(tmp_path: Path, option: str) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    options: Mapping[str, Any] = {option: tmp_path}
+    with pytest.raises(EvaluationError, match=f"--{option}: no effect on image-folder; it is for "):
+        read_dataset(tmp_path, DatasetOptions(**options))
 
 
 def test_images_without_a_class_or_a_file_are_reported_together(tmp_path: Path) -> None:
