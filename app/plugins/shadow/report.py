@@ -93,7 +93,7 @@ def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
         return None
     if truth.records is not None and truth.complete:
         right: Records = truth.records
-    elif truth.verdict == "right":
+    elif truth.records is None and truth.verdict == "right":
         right = before
     else:
         return None

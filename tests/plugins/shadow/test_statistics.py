@@ -93,6 +93,8 @@ def test_verdict_alone_makes_a_right_answer_the_truth() -> None:
     assert _judged(None, before, after, task) is None
     # Neither does an incomplete one decide.
     assert _judged(Truth(verdict="wrong", records=[_box("cat", 0)]), [], []) is None
+    cats = [_box("cat", 0), _box("cat", 50)]
+    assert _judged(Truth(verdict="right", records=cats[:1]), cats, cats[:1]) is None
 
 
 def test_redacted_answers_cannot_be_compared() -> None:
