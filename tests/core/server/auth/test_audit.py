@@ -13,6 +13,7 @@ from app.core.observers.request_log import RequestLog
 from app.core.server.auth.access_control import open_access_control
 from app.core.settings.network import AccessSettings
 from app.plugins.page.admin_api import PAGE_HEADER
+from tests.support.data.chariot import image_input
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.auth_apps import (
     ADMIN_KEY,
@@ -67,8 +68,11 @@ def test_inference_is_logged_with_its_client(tmp_path: Path) -> None:
     assert INFER_KEY not in str(logs)
     client = http_client(authenticated_app(None, build_engine(("detector",), observers=[observer, RequestLog()])))
     with structlog.testing.capture_logs() as logs:
-        assert client.post(INFERENCE, json=inference_body()).status_code == 200
-    assert "client" not in next(line for line in logs if line["event"] == "inference")
+        body = {"inputs": [image_input(metadata=[{"key": "k", "type": "str", "value": "v"}, 5])]}
+        assert client.post(INFERENCE, json=body, headers={"Chariot-Inference-Base-ID": "base"}).status_code == 200
+    line = next(line for line in logs if line["event"] == "inference")
+    assert "client" not in line
+    assert (line["inference_base_id"], line["metadata"], len(line["metadata_faults"])) == ("base", [{"k": "v"}], 1)
 
 
 AUDITED = [
