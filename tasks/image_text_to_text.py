@@ -141,7 +141,7 @@ class ImageTextToText:
             images = [] if is_text_alone else read_images(tensor, budget, path)
             prompt_count += len(images) * len(prompts)
             if prompt_count > limits.max_prompts:
-                raise too_large(limits.max_prompts, "prompts in one request", prompt_count, prompts_path)
+                raise too_large(limits.max_prompts, "prompts in a request (--max-prompts)", prompt_count, prompts_path)
             if parameters.messages is not None:
                 items = [_conversation(images, parameters, limits, f"{path}.parameters.messages")]
             else:

@@ -96,7 +96,7 @@ class TextGeneration:
         groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, check)
         count = sum(len(group.items) for group in groups)
         if count > limits.max_prompts:
-            raise too_large(limits.max_prompts, "texts in one request", count, "inputs")
+            raise too_large(limits.max_prompts, "texts in one request (--max-prompts)", count, "inputs")
         return groups
 
     def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:

@@ -66,5 +66,5 @@ def check_unicode(text: str, path: str) -> None:
 def check_text(text: str, limits: Limits, path: str, kind: str = "text") -> None:
     """Reject, naming `path`, a text, or another `kind` of it, that is not valid Unicode or is too long."""
     if len(text) > limits.max_text_length:
-        raise too_large(limits.max_text_length, f"characters in one {kind}", len(text), path)
+        raise too_large(limits.max_text_length, f"characters in one {kind} (--max-text-length)", len(text), path)
     check_unicode(text, path)

@@ -107,7 +107,7 @@ def check_request(request: InferenceRequest, limits: Limits) -> None:
                 _check_name(name, max_length, f"{path}.parameters")
         elements += tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)
         if elements > limits.max_elements:
-            raise too_large(limits.max_elements, "tensor elements in one request", elements, path)
+            raise too_large(limits.max_elements, "tensor elements in one request (--max-elements)", elements, path)
 
 
 def convert(value: object, target_type: type[T], path: str = "") -> T:
@@ -174,16 +174,15 @@ def _check_defaults(request: InferenceRequest, limits: Limits) -> None:
     # Each input returns and records them, so that a small request could produce a large response.
     count = len(request.inputs) * len(request.parameters)
     if count > limits.max_entries:
-        raise too_large(
-            limits.max_entries, "parameters of the request, counted once for each input", count, "parameters"
-        )
+        unit = "parameters of the request, counted once for each input (--max-entries)"
+        raise too_large(limits.max_entries, unit, count, "parameters")
     texts = [value for value in request.parameters.values() if isinstance(value, str | msgspec.Raw)]
     size = len(request.inputs) * sum(len(text) if isinstance(text, str) else len(memoryview(text)) for text in texts)
     if size > limits.max_request_bytes:
-        unit = "bytes of the request's parameters, counted once for each input"
+        unit = "bytes of the request's parameters, counted once for each input (--max-request-bytes)"
         raise too_large(limits.max_request_bytes, unit, size, "parameters")
 
 
 def _check_name(name: str, max_length: int, path: str) -> None:
     if (length := len(name.encode(errors="surrogatepass"))) > max_length:
-        raise too_large(max_length, "bytes in a name", length, path)
+        raise too_large(max_length, "bytes in a name (--max-name-length)", length, path)

@@ -57,7 +57,7 @@ def check_messages(messages: Sequence[Message], images: int, limits: Limits, pat
         raise invalid(f"Expected messages with the {images} images of the request, got places for {count}", path)
     length = sum(len(part.text) for message in messages for part in message.content)
     if length > limits.max_text_length:
-        raise too_large(limits.max_text_length, "characters in all messages", length, path)
+        raise too_large(limits.max_text_length, "characters in all messages (--max-text-length)", length, path)
     for message in messages:
         check_unicode(message.text, path)
 
@@ -111,7 +111,7 @@ def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str
 def check_sampling(parameters: SamplingParameters, limits: Limits, path: str) -> None:
     """Reject more tokens than a request may generate, and too many or empty stop sequences, under `path`."""
     if parameters.max_new_tokens > limits.max_new_tokens:
-        message = f"Expected at most {limits.max_new_tokens}, got {parameters.max_new_tokens}"
+        message = f"Expected at most {limits.max_new_tokens} (--max-new-tokens), got {parameters.max_new_tokens}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")
     stop = parameters.stop
     if stop is not None and (len(stop) > _MAX_STOPS or not all(0 < len(text) <= _MAX_STOP_LENGTH for text in stop)):

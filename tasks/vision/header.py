@@ -123,7 +123,7 @@ def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
                 break
             scans += 1
             if scans > max_scans:
-                raise too_large(max_scans, "scans in a JPEG")
+                raise too_large(max_scans, "scans in a JPEG (--max-image-scans)")
         position += max(2, struct.unpack_from(">H", data, position)[0])
     else:
         raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")

@@ -55,8 +55,8 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
     if width < 1 or height < 1:
         raise invalid(f"Expected an image of at least 1x1 pixels, got {width}x{height}")
     if max_side is not None and max(width, height) > max_side:
-        message = f"Expected an image of at most {max_side:,} pixels in width and height, got {width}x{height}"
-        raise InferenceError(ErrorKind.TOO_LARGE, message)
+        expected = f"Expected an image of at most {max_side:,} pixels in width and height (--max-image-side)"
+        raise InferenceError(ErrorKind.TOO_LARGE, f"{expected}, got {width}x{height}")
     if width * height > max_pixels:
         message = (
             f"Expected an image of at most {max_pixels:,} pixels (--max-pixels), "

@@ -88,8 +88,8 @@ class PixelBudget:
 
     def _too_many_error(self) -> InferenceError:
         max_pixels = self._limits.max_request_pixels
-        message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
-        return InferenceError(ErrorKind.TOO_LARGE, message)
+        expected = f"Expected images of at most {max_pixels:,} pixels in one request (--max-request-pixels)"
+        return InferenceError(ErrorKind.TOO_LARGE, f"{expected}, got more with this one")
 
 
 class ImageItem(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
@@ -180,4 +180,4 @@ def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
         else:
             count += tensor.shape[0] if len(tensor.shape) == 4 else 1
     if count > limits.max_inputs:
-        raise too_large(limits.max_inputs, "images or texts in one request", count, "inputs")
+        raise too_large(limits.max_inputs, "images or texts in one request (--max-inputs)", count, "inputs")

@@ -75,9 +75,11 @@ def test_prompts_come_from_inputs_texts_request_or_model(
         ([image(), file_input("é".encode(), b"\xff", name="prompt")], {}, "inputs[1].data[1]", "UTF-8"),
         ([text("a")], {}, "inputs", "texts only"),
         ([image(), image(prompts=["a", "b"])], {"max_prompts": 1}, "inputs[1].parameters.prompts",
-         "at most 1 prompts in one request, got 3"),
-        ([image(max_new_tokens=5)], {"max_new_tokens": 4}, "inputs[0].parameters.max_new_tokens", "at most 4, got 5"),
-        ([image(), text("a", "b")], {"max_inputs": 2}, "inputs", "at most 2 images or texts in one request, got"),
+         r"at most 1 prompts in a request \(--max-prompts\), got 3"),
+        ([image(max_new_tokens=5)], {"max_new_tokens": 4}, "inputs[0].parameters.max_new_tokens",
+         r"at most 4 \(--max-new-tokens\), got 5"),
+        ([image(), text("a", "b")], {"max_inputs": 2}, "inputs",
+         r"at most 2 images or texts in one request \(--max-inputs\), got"),
     ],
 )  # fmt: skip
 def test_invalid_or_too_many_prompts_are_rejected(
@@ -136,7 +138,7 @@ def test_conversation_without_images_has_none() -> None:
         (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
         (1, [{"role": "tool", "content": list[Any]()}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
         (1, [HALF], ErrorKind.INVALID_REQUEST, "Expected Unicode text, got a lone surrogate"),
-        (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
+        (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, r"at most 10 characters in all messages \(--max-text-length\), got 11"),
     ],
 )
 def test_invalid_messages_are_rejected(count: int, messages: object, kind: ErrorKind, message: str) -> None:

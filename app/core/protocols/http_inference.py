@@ -49,7 +49,7 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
     if len(content) > max_bytes:
-        raise too_large(max_bytes, "bytes after decompression")
+        raise too_large(max_bytes, "bytes after decompression (--max-request-bytes)")
     if not stream.eof:
         raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
     if trailing := len(stream.unused_data.rstrip(b"\0")):

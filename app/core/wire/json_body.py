@@ -193,11 +193,14 @@ def _check_structure(text: bytes, limits: Limits, path: str) -> None:
         depths = depth + np.cumsum(_DEPTH_STEPS[outside_text], dtype=np.int64)
         if len(outside_text):
             if depths.max() > limits.max_json_depth:
-                raise invalid(f"Expected JSON nested {limits.max_json_depth} deep at most, got it deeper", path)
+                message = f"Expected JSON nested {limits.max_json_depth} deep at most (--max-json-depth), got it deeper"
+                raise invalid(message, path)
             depth = int(depths[-1])
         members += int(np.count_nonzero(outside_text == ord(":")))
         if members > limits.max_entries:
-            raise too_large(limits.max_entries, "members of JSON objects in one body", path=path)
+            raise too_large(limits.max_entries, "members of JSON objects in one body (--max-entries)", path=path)
         values += int(np.count_nonzero((outside_text == ord(",")) | (_DEPTH_STEPS[outside_text] > 0)))
         if values > limits.max_values:
-            raise too_large(limits.max_values, "JSON values in one body, where binary tensors have none", path=path)
+            raise too_large(
+                limits.max_values, "JSON values in one body (--max-values); binary tensors have none", path=path
+            )

@@ -62,7 +62,7 @@ def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
         while position < end:
             fields += 1
             if fields > limits.max_entries:
-                raise too_large(limits.max_entries, "fields in one message")
+                raise too_large(limits.max_entries, "fields in one message (--max-entries)")
             tag, position = _read_varint(data, position, end)
             wire_type = tag & 7
             if wire_type == _VARINT:
@@ -77,7 +77,7 @@ def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
                 if isinstance(field_type, int):
                     elements += _count_packed(data, position, length, field_type)
                     if elements > limits.max_elements:
-                        raise too_large(limits.max_elements, "tensor elements in one request", elements)
+                        raise too_large(limits.max_elements, "tensor elements in one body (--max-elements)", elements)
                 elif field_type is not None:
                     messages.append((position, position + length, field_type))
                 position += length

@@ -192,7 +192,7 @@ def _sample_counts(targets: Sequence[ExplanationTarget], parameters: Any, limits
         inputs, copies = ("images", "masked copies") if of_images else ("texts", "copies of texts")
         requested = f"{sum(counts)} for {len(targets)} {inputs}" if len(targets) > 1 else str(sum(counts))
         name = "grid" if of_images and parameters.method is ExplanationMethod.OCCLUSION else "samples"
-        message = f"Expected at most {max_samples} {copies} in one request, got {requested}"
+        message = f"Expected at most {max_samples} {copies} in one request (--max-explanation-samples), got {requested}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{name}")
     return counts
 
@@ -206,7 +206,8 @@ def _order_count(cost: int, row_count: int, samples: int | None, max_samples: in
     else:
         orders = -(-samples * row_count // cost)
     if orders * cost > max_samples:
-        raise too_large(max_samples, "copies of rows in one request", orders * cost, "parameters.samples")
+        unit = "copies of rows in one request (--max-explanation-samples)"
+        raise too_large(max_samples, unit, orders * cost, "parameters.samples")
     return orders
 
 

@@ -129,7 +129,7 @@ class LabelStudio(HttpProtocol):
         def read() -> tuple[WirePredict, Plan]:
             wire = read_json(body, WirePredict, limits=engine.limits)
             if len(wire.tasks) > engine.limits.max_inputs:
-                raise too_large(engine.limits.max_inputs, "tasks in one request", len(wire.tasks), "tasks")
+                raise too_large(engine.limits.max_inputs, "tasks in one body (--max-inputs)", len(wire.tasks), "tasks")
             return wire, make_plan(registration, wire.label_config, "label_config")
 
         wire, plan = await asyncio.to_thread(read)

@@ -80,10 +80,10 @@ def check(answer: tuple[int, str], status: int = 200, message: str = "") -> None
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        ([SMALL] * 5, "Expected at most 4 images or texts in one request, got 5"),
+        ([SMALL] * 5, "Expected at most 4 images or texts in one request (--max-inputs), got 5"),
         ([LARGE], "Expected an image of at most 3,000 pixels (--max-pixels), got 60x51 = 3,060"),
-        ([SMALL, make_image(60, 50), make_image(60, 50)], "Expected images of at most 5,000 pixels in one request"),
-        ([LONG], "Expected an image of at most 100 pixels in width and height, got 101x2"),
+        ([SMALL, make_image(60, 50), make_image(60, 50)], "5,000 pixels in one request (--max-request-pixels)"),
+        ([LONG], "Expected an image of at most 100 pixels in width and height (--max-image-side), got 101x2"),
     ],
     ids=["inputs", "pixels", "pixels together", "side"],
 )
@@ -98,9 +98,9 @@ def test_image_limits_are_enforced(clients: dict[str, Client], protocol: str, im
 @pytest.mark.parametrize(
     ("valid_parameters", "parameters", "message"),
     [
-        ({"prompts": ["a"] * 3}, {"prompts": ["a"] * 4}, "Expected at most 3 prompts in one request, got 4"),
-        ({"prompts": ["a" * 50]}, {"prompts": ["a" * 51]}, "Expected at most 50 characters in one prompt, got 51"),
-        ({"max_new_tokens": 20}, {"max_new_tokens": 21}, "Expected at most 20, got 21"),
+        ({"prompts": ["a"] * 3}, {"prompts": ["a"] * 4}, "3 prompts in a request (--max-prompts), got 4"),
+        ({"prompts": ["a" * 50]}, {"prompts": ["a" * 51]}, "50 characters in one prompt (--max-text-length), got 51"),
+        ({"max_new_tokens": 20}, {"max_new_tokens": 21}, "Expected at most 20 (--max-new-tokens), got 21"),
     ],
     ids=["prompts", "length of a prompt", "new tokens"],
 )
@@ -115,9 +115,9 @@ def test_prompt_limits_are_enforced(
 @pytest.mark.parametrize(
     ("extra_member", "status", "message"),
     [
-        (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most"),
+        (b'"x": ' + b"[" * 13 + b"]" * 13, 400, "Expected JSON nested 12 deep at most (--max-json-depth)"),
         (b'"x": {%s}' % b",".join(b'"%d": 1' % index for index in range(31)), 413, "Expected at most 30 members"),
-        (b'"x": [%s]' % b",".join([b"1"] * 800), 413, "Expected at most 700 JSON values in one body"),
+        (b'"x": [%s]' % b",".join([b"1"] * 800), 413, "Expected at most 700 JSON values in one body (--max-values)"),
     ],
     ids=["depth", "members", "values"],
 )
@@ -139,7 +139,7 @@ def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Clien
     check(post_content(client, protocol, path, full_body))
     check(post_content(client, protocol, path, full_body + b" "), 413, "60,000 bytes")
     check(post_content(client, protocol, path, gzip.compress(full_body), **compressed))
-    message = "Expected at most 60,000 bytes after decompression, got more"
+    message = "Expected at most 60,000 bytes after decompression (--max-request-bytes), got more"
     check(post_content(client, protocol, path, gzip.compress(full_body + b" "), **compressed), 413, message)
 
     def chunks() -> Iterator[bytes]:
@@ -156,8 +156,8 @@ def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: 
     assert case.tensors is not None
     for count, status, expected in (
         (600, 200, ""),
-        (601, 413, "Expected at most 600 tensor elements in one request, got 601"),
-        (701, 413, "Expected at most 700 JSON values in one body"),
+        (601, 413, "Expected at most 600 tensor elements in one request (--max-elements), got 601"),
+        (701, 413, "Expected at most 700 JSON values in one body (--max-values)"),
     ):
         check(post_content(clients[protocol], protocol, *case.encode(case.tensors(count))), status, expected)
 
@@ -165,8 +165,8 @@ def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: 
 @pytest.mark.parametrize(
     ("datatype", "max_elements", "message"),
     [
-        ("FP32", 600, "Expected at most 600 tensor elements in one request, got 601"),
-        ("BYTES", 30, "inputs[0].data: Expected at most 30 BYTES elements in one tensor, got more"),
+        ("FP32", 600, "Expected at most 600 tensor elements in one request (--max-elements), got 601"),
+        ("BYTES", 30, "inputs[0].data: Expected at most 30 BYTES elements in one tensor (--max-entries), got more"),
     ],
 )
 def test_binary_element_limits_are_enforced(
@@ -185,9 +185,9 @@ def test_binary_element_limits_are_enforced(
 def test_text_limits_are_enforced(clients: dict[str, Client]) -> None:
     for model in ("tagger", "continuer"):
         check(post(clients, "kserve-v2", model, ["a" * 50]))
-        error = "inputs[0].data[0]: Expected at most 50 characters in one text, got 51"
+        error = "inputs[0].data[0]: Expected at most 50 characters in one text (--max-text-length), got 51"
         check(post(clients, "kserve-v2", model, ["a" * 51]), 413, error)
-    error = "inputs: Expected at most 3 texts in one request, got 4"
+    error = "inputs: Expected at most 3 texts in one request (--max-prompts), got 4"
     check(post(clients, "kserve-v2", "continuer", ["a"] * 4), 413, error)
 
 
@@ -196,7 +196,7 @@ def test_name_and_id_length_limits_are_enforced(clients: dict[str, Client]) -> N
     for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
         for field, long in (("id", {"id": "i" * 41}), ("inputs[0].name", {"inputs": [v2_image(SMALL, name="n" * 41)]})):
             body = json.dumps({"inputs": [v2_image(SMALL)], **long}).encode()
-            message = f"{field}: Expected at most 40 bytes in a name, got 41"
+            message = f"{field}: Expected at most 40 bytes in a name (--max-name-length), got 41"
             assert post_content(client, "kserve-v2", path, body) == (413, message)
         body = json.dumps({"inputs": [v2_image(SMALL, name="n" * 40)], "id": "i" * 40}).encode()
         assert post_content(client, "kserve-v2", path, body) == (200, "")
@@ -229,17 +229,19 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> N
     # The two sizes of the shape count as elements too.
     peer.call("ModelInfer", number_request([0.5] * 598))
     error = error_details(peer, number_request([0.5] * 599))
-    assert error == "Expected at most 600 tensor elements in one request, got 601"
+    assert error == "Expected at most 600 tensor elements in one body (--max-elements), got 601"
     raw = {"name": "x", "datatype": "FP32", "shape": [1, 601]}
     error = error_details(peer, model_name="echo-fp32", inputs=[raw], raw_input_contents=[bytes(2404)])
-    assert error == "inputs[0]: Expected at most 600 tensor elements in one request, got 601"
+    assert error == "inputs[0]: Expected at most 600 tensor elements in one request (--max-elements), got 601"
     texts = {"name": "x", "datatype": "BYTES", "shape": [31]}
     error = error_details(peer, model_name="detector", inputs=[texts], raw_input_contents=[bytes(4 * 31)])
-    assert error == "raw_input_contents[0]: Expected at most 30 BYTES elements in one tensor, got more"
+    assert error == "raw_input_contents[0]: Expected at most 30 BYTES elements in one tensor (--max-entries), got more"
     assert error_details(peer, model_name="detector", raw_input_contents=[b""] * 31) == (
-        "Expected at most 30 fields in one message, got more"
+        "Expected at most 30 fields in one message (--max-entries), got more"
     )
-    assert "at most 40 bytes in a name, got 41" in error_details(peer, number_request([0.5], id="i" * 41))
+    assert "at most 40 bytes in a name (--max-name-length), got 41" in error_details(
+        peer, number_request([0.5], id="i" * 41)
+    )
     peer.call("ModelInfer", number_request([0.5] * 598))
 
 

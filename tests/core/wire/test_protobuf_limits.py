@@ -49,7 +49,10 @@ BOMBS = {
 @pytest.mark.parametrize("field", BOMBS.values(), ids=BOMBS)
 def test_fields_of_every_kind_are_counted(field: bytes) -> None:
     assert error_for(field * 10, Limits(max_entries=20)) == ""
-    assert error_for(field * 21, Limits(max_entries=20)) == "Expected at most 20 fields in one message, got more"
+    assert (
+        error_for(field * 21, Limits(max_entries=20))
+        == "Expected at most 20 fields in one message (--max-entries), got more"
+    )
 
 
 def test_fields_of_nested_messages_are_counted() -> None:
@@ -69,7 +72,7 @@ def test_packed_numbers_are_counted_as_elements(field: int, encoded_number: byte
         data = length_delimited(INPUTS, length_delimited(CONTENTS, length_delimited(field, encoded_number * count)))
         Request.FromString(data)
         assert bool(error_for(data)) == rejected
-    assert error_for(data) == "Expected at most 8 tensor elements in one request, got 9"
+    assert error_for(data) == "Expected at most 8 tensor elements in one body (--max-elements), got 9"
 
 
 def test_numbers_that_are_missing_are_left_to_the_parser() -> None:

@@ -113,8 +113,14 @@ def test_tensor_that_cannot_be_read_is_rejected(message: Any, reason: str) -> No
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (tensor_proto(Datatype.FP64, 2**40, double_val=[1]), "at most 1,000 bytes in a tensor, got 8,796,093,022,208"),
-        (tensor_proto(Datatype.BYTES, 11, string_val=[b"a"]), "at most 10 BYTES elements in a tensor, got 11"),
+        (
+            tensor_proto(Datatype.FP64, 2**40, double_val=[1]),
+            "at most 1,000 bytes in a tensor (--max-request-bytes), got 8,796,093,022,208",
+        ),
+        (
+            tensor_proto(Datatype.BYTES, 11, string_val=[b"a"]),
+            "at most 10 BYTES elements in a tensor (--max-entries), got 11",
+        ),
     ],
 )
 def test_repeated_values_may_not_exceed_the_size_of_a_request(message: Any, expected: str) -> None:

@@ -140,7 +140,9 @@ REQUEST = InferenceRequest(id="i", model_name="m", inputs=(NUMBERS, TEXTS), para
 
 def test_elements_are_counted_over_all_inputs() -> None:
     check_request(REQUEST, Limits(max_elements=8))
-    with rejects("at most 7 tensor elements in one request, got 8", "inputs[1]", ErrorKind.TOO_LARGE):
+    with rejects(
+        r"at most 7 tensor elements in one request \(--max-elements\), got 8", "inputs[1]", ErrorKind.TOO_LARGE
+    ):
         check_request(REQUEST, Limits(max_elements=7))
 
 
@@ -155,7 +157,7 @@ def test_length_of_every_name_is_limited(name: str) -> None:
         "inputs[1].parameters": replace(REQUEST, inputs=(NUMBERS, replace(TEXTS, parameters={name: 1}))),
     }.items():
         check_request(request, Limits(max_name_length=6))
-        with rejects("at most 5 bytes in a name, got 6", path, ErrorKind.TOO_LARGE):
+        with rejects(r"at most 5 bytes in a name \(--max-name-length\), got 6", path, ErrorKind.TOO_LARGE):
             check_request(request, Limits(max_name_length=5))
 
 

@@ -102,7 +102,7 @@ def test_jpeg_with_too_many_scans_is_rejected() -> None:
         error = rejection(PROGRESSIVE, max_image_scans=SCANS - 1)
     assert lengths == [], "it is rejected before it is decoded"
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
-    assert error.message == f"Expected at most {SCANS - 1} scans in a JPEG, got more"
+    assert error.message == f"Expected at most {SCANS - 1} scans in a JPEG (--max-image-scans), got more"
     jpeg_size(with_scans(64), 64)
     with pytest.raises(InferenceError, match="at most 64 scans"):
         jpeg_size(with_scans(65), 64)
@@ -235,7 +235,9 @@ def test_image_with_a_too_long_side_is_rejected(side: tuple[int, int]) -> None:
     read(image, max_image_side=41)
     error = rejection(image, max_image_side=40)
     assert error.kind is ErrorKind.TOO_LARGE
-    assert error.message.startswith(f"Expected an image of at most 40 pixels in width and height, got {side[0]}x")
+    assert error.message.startswith(
+        f"Expected an image of at most 40 pixels in width and height (--max-image-side), got {side[0]}x"
+    )
 
 
 def test_gif_size_is_read_without_its_comments() -> None:

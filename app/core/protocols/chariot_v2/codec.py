@@ -58,7 +58,7 @@ def decode(
         inputs = [_json_input(body, "inputs[0]", limits)]
     elif media_type == JSON_LINES:
         if limits is not None and (count := body.count(b"\n")) > limits.max_entries:
-            raise too_large(limits.max_entries, "lines in one body", count)
+            raise too_large(limits.max_entries, "lines in one body (--max-entries)", count)
         lines = [line for line in body.split(b"\n") if line.strip()]
         if not lines:
             raise invalid("Expected at least one line of JSON, got an empty body")

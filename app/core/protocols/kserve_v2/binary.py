@@ -107,7 +107,7 @@ def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int) -> list
     view, position = memoryview(data), 0
     while position < len(view):
         if len(elements) == max_elements:
-            raise too_large(max_elements, "BYTES elements in one tensor", path=path)
+            raise too_large(max_elements, "BYTES elements in one tensor (--max-entries)", path=path)
         start = position + _LENGTH.size
         if start > len(view):
             raise invalid(f"Expected a length of 4 bytes at byte {position}, got {len(view) - position}", path)

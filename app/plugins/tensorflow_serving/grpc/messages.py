@@ -85,9 +85,10 @@ def _check_size(name: str, datatype: Datatype, size: int, limits: Limits) -> Non
     """Reject a tensor that is larger than a request may be: a few values may stand for a tensor of any size."""
     if datatype is Datatype.BYTES:
         if size > limits.max_entries:
-            raise too_large(limits.max_entries, "BYTES elements in a tensor", size, name)
+            raise too_large(limits.max_entries, "BYTES elements in a tensor (--max-entries)", size, name)
     elif size * datatype.dtype.itemsize > limits.max_request_bytes:
-        raise too_large(limits.max_request_bytes, "bytes in a tensor", size * datatype.dtype.itemsize, name)
+        unit = "bytes in a tensor (--max-request-bytes)"
+        raise too_large(limits.max_request_bytes, unit, size * datatype.dtype.itemsize, name)
 
 
 def _shape(name: str, message: Any) -> tuple[int, ...]:

@@ -106,7 +106,7 @@ def test_body_of_too_many_lines_is_rejected_before_they_are_split() -> None:
     options |= {"media_type": JSON_LINES, "limits": Limits(max_entries=30)}
     line = json_lines(request_object())
     assert len(decode(line + b"\n" * 30, **options).inputs) == 1
-    with pytest.raises(InferenceError, match="at most 30 lines in one body, got 31"):
+    with pytest.raises(InferenceError, match=r"at most 30 lines in one body \(--max-entries\), got 31"):
         decode(line + b"\n" * 31, **options)
 
 
