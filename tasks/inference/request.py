@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
+from msgspec import inspect
 
 from tasks.inference.error import InferenceError, invalid, truncate
 from tasks.inference.limits import Limits, too_large
@@ -25,8 +26,9 @@ TextList = tuple[str, ...]
 """Several texts. A string is also accepted: a JSON array of strings, or else one text."""
 
 _MAX_LIST_CHARACTERS = 4 * 1024 * 1024
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
 _PATH_SUFFIX = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
-_ENUM_VALUE = re.compile(r"(?<=^Invalid enum value ).*", re.DOTALL)
+_ENUM_VALUE = re.compile(r"(?:(?<=^Invalid enum value )|(?<=^Invalid value )).*", re.DOTALL)
 _INPUT_PARAMETER = re.compile(r"^inputs\[(?P<index>\d+)\]\.(?P<path>parameters\.(?P<name>[^.\[]+).*)$", re.DOTALL)
 
 
@@ -115,16 +117,49 @@ def convert(value: object, target_type: type[T], path: str = "") -> T:
     try:
         return msgspec.convert(value, target_type)
     except msgspec.ValidationError as error:
-        raise validation_error(error, path) from None
+        raise validation_error(error, path, target_type) from None
 
 
-def validation_error(error: msgspec.ValidationError, path: str = "") -> InferenceError:
-    """Return the error of msgspec as an InferenceError, with its path ``$.a[0].b`` placed under `path`."""
+def validation_error(error: msgspec.ValidationError, path: str = "", expected_type: Any = None) -> InferenceError:
+    """Return the error of msgspec as an InferenceError, with its path ``$.a[0].b`` placed under `path`.
+
+    If the `expected_type` is known, the error of an unknown choice lists the choices.
+    """
     text = str(error)
     suffix = _PATH_SUFFIX.search(text)
+    own_path = suffix["path"].removeprefix(".") if suffix else ""
     message = _ENUM_VALUE.sub(lambda match: truncate(match[0]), _PATH_SUFFIX.sub("", text))
-    invalid_error = invalid(message, suffix["path"].removeprefix(".") if suffix else "")
+    if _ENUM_VALUE.search(message) and (known := known_names(expected_type, own_path)):
+        message += f"; known are {', '.join(known)}"
+    invalid_error = invalid(message, own_path)
     return invalid_error.with_prefix(path) if path else invalid_error
+
+
+def known_names(expected_type: Any, path: str) -> Sequence[str]:
+    """Return the choices that `expected_type` has at a path such as ``a[0].b``, or the fields of a structure there."""
+    types = _alternatives(inspect.type_info(expected_type))
+    for step in _STEP.findall(path):
+        types = [alternative for kind in types for alternative in _members(kind, step)]
+    names: list[str] = []
+    for kind in types:
+        if isinstance(kind, inspect.StructType):
+            names += [field.encode_name for field in kind.fields]
+        elif isinstance(kind, inspect.LiteralType | inspect.EnumType):
+            names += map(str, kind.values if isinstance(kind, inspect.LiteralType) else kind.cls)
+    return names
+
+
+def _members(kind: Any, step: str) -> Sequence[Any]:
+    if isinstance(kind, inspect.StructType) and kind.tag_field == step:
+        return [inspect.LiteralType((kind.tag,))]
+    if isinstance(kind, inspect.StructType):
+        types = [field.type for field in kind.fields if field.encode_name == step]
+        return _alternatives(types[0]) if types else ()
+    return _alternatives(getattr(kind, "item_type", None) or getattr(kind, "value_type", None))
+
+
+def _alternatives(kind: Any) -> Sequence[Any]:
+    return kind.types if isinstance(kind, inspect.UnionType) else [kind]
 
 
 def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], path: str = "parameters") -> T:

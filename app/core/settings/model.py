@@ -4,16 +4,15 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import inspect
 
 from app.core.plugins import registry
 from tasks.inference.parameters import section
-from tasks.inference.request import validation_error
+from tasks.inference.request import known_names, validation_error
 from tasks.task import TaskType, all_task_types
 
 T = TypeVar("T")
@@ -239,18 +238,10 @@ def _known_names(error_text: str) -> str:
     """Return the known names if `error_text` is about an unknown field or choice, else ""."""
     if not (unknown := _UNKNOWN.match(error_text)):
         return ""
-    kinds: Sequence[inspect.Type] = (inspect.type_info(registry().model_settings_class),)
-    for name in filter(None, (unknown[1] or "").split(".")):
-        (fields,) = (kind.fields for kind in kinds if isinstance(kind, inspect.StructType))
-        (kind,) = (field.type for field in fields if field.encode_name == name)
-        kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    # Only the task type is an enum, which plugins extend.
-    known, topic = all_task_types(), "task"
-    for kind in kinds:
-        if isinstance(kind, inspect.StructType):
-            known, topic = [field.encode_name for field in kind.fields], "model setting"
-        elif isinstance(kind, inspect.LiteralType):
-            known, topic = list(map(str, kind.values)), "choice"
+    is_task = unknown[1] == "task_type"
+    topic = "model setting" if "unknown field" in unknown[0] else "task" if is_task else "choice"
+    # Plugins add task types, which the enum does not list.
+    known = all_task_types() if is_task else known_names(registry().model_settings_class, unknown[1] or "")
     return f"; known are {', '.join(known)}{registry().advice(topic, unknown[2])}"
 
 

@@ -62,7 +62,7 @@ def read_json(
     try:
         return _decoder(expected_type).decode(body)
     except msgspec.ValidationError as error:
-        raise validation_error(error, path) from None
+        raise validation_error(error, path, expected_type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _diagnose(memoryview(body), error, path, subject) from None
     except RecursionError:

@@ -1,6 +1,6 @@
 """Requests: layers of parameters, limits, rejected values, and the field that an error names."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -118,11 +118,38 @@ def test_convert_names_the_field_without_a_prefix() -> None:
 
 
 def test_unknown_enum_value_is_quoted_and_truncated() -> None:
-    assert rejection(TokenParameters, {"aggregation_strategy": "some"}).message == "Invalid enum value 'some'"
+    assert rejection(TokenParameters, {"aggregation_strategy": "some"}).message == (
+        "Invalid enum value 'some'; known are average, first, max, none, simple"
+    )
     error = rejection(TokenParameters, {"aggregation_strategy": "it's " * 1000})
     assert error.path == "inputs[3].parameters.aggregation_strategy"
     assert error.message.startswith("Invalid enum value \"it's it's ")
-    assert len(error.message) < 120
+    assert len(error.message) < 160
+
+
+class Text(msgspec.Struct, tag="text"):
+    """One kind of a part."""
+
+    text: str
+
+
+class Link(msgspec.Struct, tag="link"):
+    """Another kind of a part."""
+
+    mode: Literal["fast", "slow"] | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([{"a": {"type": "x"}}], "[0][...].type: Invalid value 'x'; known are text, link"),
+        ([{"a": {"type": "link", "mode": "x"}}], "[0][...].mode: Invalid enum value 'x'; known are fast, slow"),
+    ],
+)
+def test_error_of_an_unknown_choice_lists_the_choices(value: object, expected: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        convert(value, list[dict[str, Text | Link]])
+    assert str(caught.value) == expected
 
 
 def test_length_of_a_list_in_a_text_is_limited() -> None:
