@@ -1,7 +1,7 @@
 """The routes of OpenAI's API, under ``/openai/v1`` and ``/v1``."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Protocols
-from app.core.protocols.inference_call import EVENT_STREAM, RequestHead, Stream
+from app.core.protocols.inference_call import EVENT_STREAM, InferenceCall, RequestHead, Stream
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
@@ -47,6 +47,8 @@ _CODES = {
 _WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
 
 Codec = ChatCodec | CompletionCodec
+_Create = Callable[[bytes, RequestContext, str, bool], InferenceCall | Stream]
+"""Starts a request from its body, its context, the model's name, and whether the answer is streamed."""
 _COMPLETIONS: Sequence[tuple[str, str, type[Codec]]] = (
     ("chat/completions", "Continue a conversation", ChatCodec),
     ("completions", "Continue a text", CompletionCodec),
@@ -69,16 +71,16 @@ class OpenAI(HttpProtocol):
             return WireModel(id=registration.source.name)
 
         def start(
-            codec_type: type[Codec], _: RequestHead, body: bytes, context: RequestContext
-        ) -> Codec | Stream | Coroutine[Any, Any, Codec | Stream]:
+            create: _Create, _: RequestHead, body: bytes, context: RequestContext
+        ) -> InferenceCall | Stream | Coroutine[Any, Any, InferenceCall | Stream]:
             if len(body) > _MAX_INLINE_BYTES:
-                return start_later(codec_type, body, context)
-            return create(codec_type, body, context, *_read_head(engine, body))
+                return start_later(create, body, context)
+            return create(body, context, *_read_head(engine, body))
 
-        async def start_later(codec_type: type[Codec], body: bytes, context: RequestContext) -> Codec | Stream:
-            return create(codec_type, body, context, *await asyncio.to_thread(_read_head, engine, body))
+        async def start_later(create: _Create, body: bytes, context: RequestContext) -> InferenceCall | Stream:
+            return create(body, context, *await asyncio.to_thread(_read_head, engine, body))
 
-        def create(
+        def complete(
             codec_type: type[Codec], body: bytes, context: RequestContext, name: str, is_streamed: bool
         ) -> Codec | Stream:
             codec = codec_type(engine, body, name, context)
@@ -91,8 +93,8 @@ class OpenAI(HttpProtocol):
                 map_error_path=codec.map_error_path,
             )
 
-        def embed(_: RequestHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
-            return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
+        def embed(body: bytes, context: RequestContext, name: str, _: bool) -> EmbeddingsCall:
+            return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id, model_name=name)
 
         infer = partial(infer_endpoint, error=WireRejection)
         inferences: list[Endpoint] = []
@@ -101,7 +103,7 @@ class OpenAI(HttpProtocol):
                 infer(
                     f"{prefix}/{path}",
                     summary,
-                    start=partial(start, codec_type),
+                    start=partial(start, partial(complete, codec_type)),
                     body=codec_type.wire_type,
                     answer=WireResponse,
                     answer_media_types=(EVENT_STREAM,),
@@ -109,7 +111,10 @@ class OpenAI(HttpProtocol):
                 for path, summary, codec_type in _COMPLETIONS
             ]
             embeddings, body = "Embed texts or images", WireEmbeddingsRequest
-            inferences.append(infer(f"{prefix}/embeddings", embeddings, start=embed, body=body, answer=WireEmbeddings))
+            start_embedding = partial(start, embed)
+            inferences.append(
+                infer(f"{prefix}/embeddings", embeddings, start=start_embedding, body=body, answer=WireEmbeddings)
+            )
         read = partial(read_endpoint, error=WireRejection)
         return [
             *inferences,

@@ -16,8 +16,10 @@ from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors, TensorInference, Tensors
 from tests.support.data.images import encode_base64, encode_image
+from tests.support.models.engines import engine_of
 from tests.support.models.fake_models import stand_in_metadata
-from tests.support.servers.apps import app_with_sources, load_test_model, model_source
+from tests.support.models.scripted_model import EventRecorder
+from tests.support.servers.apps import app_of_protocol, app_with_sources, load_test_model, model_source
 
 PATH = "/openai/v1/embeddings"
 RED, BLUE = (
@@ -110,6 +112,17 @@ def test_other_number_of_vectors_is_a_failure_of_the_model(client: TestClient[Li
     response = client.post(PATH, json={"model": "counted", "input": "one text"})
     assert response.status_code == 500
     assert response.json()["error"]["message"] == "The model returned 2 vectors for 1 inputs"
+
+
+@pytest.mark.parametrize("padding", [0, 300_000])
+def test_rejected_request_is_reported_and_queued_under_the_name_of_its_model(padding: int) -> None:
+    recorder = EventRecorder()
+    engine = engine_of([model_source("counted"), model_source("flat")], load, recorder)
+    with TestClient(app_of_protocol(engine, "openai")) as client:
+        response = client.post(PATH, content=b'{"model": "counted", "input": 5}' + b" " * padding)
+    assert response.status_code == 400
+    (event,) = recorder.events
+    assert event.model_name == "counted"
 
 
 @pytest.mark.parametrize("given", ["abba", ["abba", "cab"], [""]], ids=str)
