@@ -98,6 +98,12 @@ def test_tensors_get_declared_datatype(answer: object) -> None:
     assert s.data.tolist() == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("elements", [[b"a\0", b"\xff\0\0"], [b"\xff", "é\0"], ["a\0", b"", b"\0"]])
+def test_bytes_of_a_list_are_returned_unchanged(elements: list[str | bytes]) -> None:
+    (tensor,) = read_tensors({"s": elements}, "predict()", SPECS[2:]).tensors
+    assert tensor.data.tolist() == [element.encode() if isinstance(element, str) else element for element in elements]
+
+
 @pytest.mark.parametrize(
     ("changes", "error_text"),
     [
@@ -110,7 +116,7 @@ def test_tensors_get_declared_datatype(answer: object) -> None:
         ({"n": 2**70}, 'predict()["n"]: Expected INT32'),
         ({"s": ["\ud800"]}, 'predict()["s"]: Expected a text'),
         ({"y": [[2**24 + 1, 0]]}, 'predict()["y"]: Expected FP32 or values that it can represent, got int64'),
-        ({"s": [1]}, 'predict()["s"]: Expected texts or bytes, got 1'),
+        ({"s": ["a", 1]}, 'predict()["s"]: Expected texts or bytes, got 1'),
         ({"z": 1}, "Expected a dict of the arrays 'y', 'n', 's', got a dict with the keys 'y', 'n', 's', 'z'"),
     ],
 )

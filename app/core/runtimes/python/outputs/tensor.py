@@ -21,7 +21,8 @@ def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tenso
 
 
 def _tensor(value: object, path: str, spec: TensorSpec) -> Tensor:
-    converted = array(value, path)
+    # Arrays of bytes lose zero bytes at the end of an element; arrays of objects keep them.
+    converted = array(value, path, object if spec.datatype is Datatype.BYTES else None)
     if not spec.accepts(converted.shape):
         raise invalid_answer(path, f"the shape {list(spec.shape)}", str(list(converted.shape)))
     if spec.datatype is Datatype.BYTES:

@@ -175,8 +175,8 @@ def names(value: object, path: str, labels: ClassNames) -> list[str]:
     return [labels.name(name, f"{path}[{index}]") for index, name in enumerate(plain)]
 
 
-def array(value: object, path: str) -> NDArray[Any]:
-    """Convert an array of any library to NumPy."""
+def array(value: object, path: str, dtype: type | None = None) -> NDArray[Any]:
+    """Convert an array of any library to NumPy, with its own datatype unless `dtype` is another."""
     detach = getattr(value, "detach", None)
     if callable(detach):
         # A torch tensor, which may be on a device and require a gradient.
@@ -184,7 +184,7 @@ def array(value: object, path: str) -> NDArray[Any]:
         # NumPy has no bfloat16.
         value = tensor.float() if str(getattr(tensor, "dtype", None)) == "torch.bfloat16" else tensor
     try:
-        return np.asarray(value)
+        return np.asarray(value, dtype)
     except Exception as error:  # noqa: BLE001  any library may raise any type
         raise invalid_answer(path, "an array", f"{describe(value)} ({type(error).__name__}: {error})") from None
 
