@@ -1,8 +1,9 @@
 """The console that commands print to, tables, progress bars, checks of output files, and the end after a failure."""
 
+import os
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,19 @@ def console() -> Console:
 def error_console() -> Console:
     """Return a console on standard error. It keeps each line whole, so that paths can be copied."""
     return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+
+@contextmanager
+def prints_to_stderr() -> Generator[None]:
+    """Send to standard error what a model's code, or a process that it starts, prints: scripts read the results."""
+    results = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(results, 1)
+        os.close(results)
 
 
 def printable(value: object) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from app.core.cli.inputs import choose_model, predict_records, read_image
 from app.core.cli.model_options import takes_models
-from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
+from app.core.cli.terminal import console, counted, error_console, printable, prints_to_stderr, reject_unused, table
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
@@ -76,7 +76,7 @@ def predict(
         "top_k": top_k,
         "iou_threshold": iou_threshold,
     }
-    with error_console().status(f"Running {printable(source.name)}"):
+    with error_console().status(f"Running {printable(source.name)}"), prints_to_stderr():
         servable = _load(source, draws=draw is not None)
         known = servable.parameters_type.__struct_fields__
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}

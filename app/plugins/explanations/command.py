@@ -12,7 +12,7 @@ from rich.table import Table
 
 from app.core.cli.inputs import choose_model, input_tensor, read_image
 from app.core.cli.model_options import takes_models
-from app.core.cli.terminal import console, error_console, printable, progress, table
+from app.core.cli.terminal import console, error_console, printable, prints_to_stderr, progress, table
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
@@ -142,10 +142,10 @@ def _explain(
     parameters = {name: value for name, value in parameters.items() if value is not None}
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = msgspec.structs.replace(limits, max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
-    with error_console().status(f"Loading {printable(source.name)}"):
+    with error_console().status(f"Loading {printable(source.name)}"), prints_to_stderr():
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
-    with progress(f"Explaining {source.name}") as bar:
+    with progress(f"Explaining {source.name}") as bar, prints_to_stderr():
         result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
     return servable, result.explanations[0][0]
 

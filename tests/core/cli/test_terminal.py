@@ -1,11 +1,13 @@
 """Tables on terminals of any width, and progress bars."""
 
 import io
+import os
+import sys
 
 import pytest
 from rich.console import Console
 
-from app.core.cli.terminal import printable, progress, stop, table
+from app.core.cli.terminal import printable, prints_to_stderr, progress, stop, table
 
 
 def test_table_keeps_all_text_in_a_narrow_terminal() -> None:
@@ -43,6 +45,16 @@ def test_progress_without_a_terminal_prints_nothing(capsys: pytest.CaptureFixtur
         bar.show(1, 2)
         bar.advance()
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_prints_to_stderr_keeps_standard_output_for_the_results(capfd: pytest.CaptureFixture[str]) -> None:
+    with prints_to_stderr():
+        sys.stdout.write("by Python\n")
+        os.write(1, b"by a child process\n")
+    sys.stdout.write("result\n")
+    output, messages = capfd.readouterr()
+    assert output == "result\n"
+    assert sorted(messages.splitlines()) == ["by Python", "by a child process"]
 
 
 def test_stop_prints_the_reason_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.predict import predict
 from tests.core.runtimes.onnxruntime.test_tensor_graphs import IMAGES, PILLOW, assert_close, embedder, expected
-from tests.support.command_line import output_of
+from tests.support.command_line import charioteer, output_of
 from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -56,6 +56,17 @@ def test_image_is_not_shown_in_a_pipe() -> None:
     output = subprocess.run([*COMMAND, MODEL], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert "▀" not in output.stdout
     assert "■" not in output.stdout
+
+
+def test_prints_of_a_model_are_no_part_of_the_results(tmp_path: Path) -> None:
+    method = "    def predict(self, image):\n        print('called')\n        return {'a': 0.5}\n"
+    (tmp_path / "model.py").write_text(f"print('imported')\nclass Model:\n{method}")
+    settings = {"implementation": "model:Model", "task_type": "IMAGE_CLASSIFICATION"}
+    (tmp_path / "model-settings.json").write_text(json.dumps(settings))
+    for command in ("predict", "explain"):
+        done = charioteer(command, "fixtures/images/scene.jpg", "--model", tmp_path, "--allow-code", "--json")
+        assert json.loads(done.stdout)[0]["label"] == "a"
+        assert done.stderr.startswith("imported\ncalled\n")
 
 
 def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
