@@ -23,10 +23,14 @@ from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod
 from app.plugins.explanations.wire import wire_text_explanations
 from app.plugins.explanations.words import WordImportance
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
+
+_OPTIONS = {"label": "--label", "candidate_labels": "--candidate-labels", "prompts": "--prompt", "samples": "--samples"}
+"""The option of each parameter."""
 
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
@@ -146,7 +150,11 @@ def _explain(
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
     with progress(f"Explaining {source.name}") as bar, prints_to_stderr():
-        result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
+        try:
+            result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
+        except InferenceError as error:
+            field = error.path.rpartition("parameters.")[2].partition("[")[0]
+            raise InferenceError(error.kind, error.message, _OPTIONS.get(field, "")) from None
     return servable, result.explanations[0][0]
 
 
