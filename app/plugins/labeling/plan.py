@@ -200,6 +200,8 @@ def _mismatch(name: str, tags: Sequence[str], fitting: Sequence[Control], descri
     if not fitting:
         return f"Expected a tag {' or '.join(tags)} of an Image, which {name!r} can fill ({description.task_type})"
     labels = sorted({name for control in fitting for label in control.labels for name in label.names})
+    if not description.labels:
+        return f"Expected labels in the project: {name!r} has none of its own"
     return (
         f"No label of the project ({', '.join(labels) or 'it has none'}) is one of {name!r}: "
         f'{", ".join(description.labels)}. Map them with predicted_values="<label of the model>"'

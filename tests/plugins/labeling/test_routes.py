@@ -12,14 +12,20 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
+from app.core.engine.models.registry import ModelState, Registration
+from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app
+from app.plugins.labeling.plan import make_plan
 from tasks.inference.limits import Limits
+from tasks.task import TaskType
 from tests.plugins.labeling.site import Site
 from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
-from tests.support.models.fake_models import LABELS
+from tests.support.models.fake_models import FAKE_MODELS, LABELS, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
+from tests.support.rejection import rejects
+from tests.support.servers.apps import model_source
 from tests.support.servers.auth_apps import INFER_KEY, READ_KEY, access_with_keys, bearer_header
 from tests.support.servers.grpc_server import build_engine
 
@@ -188,6 +194,13 @@ def test_unusable_configuration_is_rejected_with_the_reason(
     response = setup(client, model, schema)
     assert response.status_code in (400, 413)
     assert error_text in response.json()["error"]
+
+
+def test_model_without_labels_needs_those_of_the_project() -> None:
+    servable = Servable(FAKE_MODELS["detector"][1], list, stand_in_metadata(TaskType.OBJECT_DETECTION), {})
+    registration = Registration(source=model_source("detector"), state=ModelState.READY, servable=servable)
+    with rejects("Expected labels in the project: 'detector' has none of its own", "schema"):
+        make_plan(registration, config("RectangleLabels", labels=""), "schema")
 
 
 def test_extra_parameters_and_too_many_tasks_are_rejected(client: TestClient[Litestar]) -> None:
