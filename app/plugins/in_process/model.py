@@ -98,5 +98,5 @@ def _tensor(name: str, data: NDArray[Any], parameters: Mapping[str, object]) -> 
     native = data.astype(data.dtype.newbyteorder("="), copy=False)
     datatype = _DATATYPES.get(native.dtype)
     if datatype is None:
-        raise invalid(f"Expected an array of numbers, got one of {data.dtype}", name)
+        raise invalid(f"Expected an array of numbers, got one of {data.dtype}; pass a text to ask_text", name)
     return Tensor(name=name, datatype=datatype, data=native, parameters=parameters)

@@ -49,7 +49,7 @@ def test_image_of_pillow_is_read_in_its_colours(mode: str) -> None:
 
 @pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
 def test_value_that_is_no_image_is_rejected(image: Any) -> None:
-    with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of"):
+    with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of .*ask_text"):
         InProcessModel(DEMO_MODELS / "detector").ask(image)
 
 
