@@ -49,6 +49,10 @@ class InProcessModel:
                 objects that NumPy converts to arrays, such as Pillow images.
             parameters: request parameters, such as ``score_threshold``.
         """
+        if self.description.takes == "text":
+            raise invalid(
+                f"Expected a model of images, got one of {self.description.task_type}; pass a text to ask_text"
+            )
         self._servable.check_parameters(parameters)
         inputs = [_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images)]
         return self._predict(inputs)
@@ -98,5 +102,5 @@ def _tensor(name: str, data: NDArray[Any], parameters: Mapping[str, object]) -> 
     native = data.astype(data.dtype.newbyteorder("="), copy=False)
     datatype = _DATATYPES.get(native.dtype)
     if datatype is None:
-        raise invalid(f"Expected an array of numbers, got one of {data.dtype}; pass a text to ask_text", name)
+        raise invalid(f"Expected an array of numbers, got one of {data.dtype}", name)
     return Tensor(name=name, datatype=datatype, data=native, parameters=parameters)
