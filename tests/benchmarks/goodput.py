@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.serving.load import BenchmarkRequest, flood
+from tests.benchmarks.serving.load import flood
 from tests.benchmarks.serving.processes import ROOT, RunningServer, charioteer
-from tests.benchmarks.serving.tables.overload import CONNECTIONS, MODEL, request_for
+from tests.benchmarks.serving.tables.overload import CONNECTIONS, MODEL, measure, request_for
 from tests.benchmarks.serving.workload import Workload, make_workload
 
 _TURNS = 16
@@ -57,24 +57,14 @@ def _measure(running: Mapping[Path, RunningServer], workload: Workload) -> list[
         # The order alternates, so that no checkout is always the first after a pause.
         for checkout in list(running)[:: -1 if number % 2 else 1]:
             server, request = running[checkout], requests[checkout]
-            capacity, cost = _flood(server, request, 4)
+            capacity, cost = measure(server, request, 4, _SECONDS)
             # All checkouts get the same load.
-            rate = rate or _TIMES * capacity
-            goodput, overloaded_cost = _flood(server, request, CONNECTIONS, rate)
-            turn[checkout] = (capacity, goodput, cost, overloaded_cost)
+            rate = rate or _TIMES * capacity.rate
+            goodput, overloaded_cost = measure(server, request, CONNECTIONS, _SECONDS, rate)
+            turn[checkout] = (capacity.rate, goodput.rate, 1000 * cost, 1000 * overloaded_cost)
             print(checkout.name, *(f"{value:.1f}" for value in turn[checkout]), flush=True)
         turns.append(turn)
     return turns
-
-
-def _flood(
-    server: RunningServer, request: BenchmarkRequest, connections: int, rate: float = 0.0
-) -> tuple[float, float]:
-    """Return answers a second, and milliseconds of the server's CPU for each answer."""
-    started = server.cpu_seconds()
-    result = flood(request, connections, _SECONDS, rate)
-    answers = max(1, result.statuses.get(200, 0))
-    return result.rate, (server.cpu_seconds() - started) / answers * 1000
 
 
 if __name__ == "__main__":

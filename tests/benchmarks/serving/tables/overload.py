@@ -52,9 +52,9 @@ def request_for(workload: Workload, server: RunningServer) -> BenchmarkRequest:
 def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for factor in (*_TIMES, 0):
-        capacity, cost = _measure(server, request, 4, seconds)
+        capacity, cost = measure(server, request, 4, seconds)
         rate = factor * capacity.rate
-        overloaded, overloaded_cost = _measure(server, request, CONNECTIONS, seconds, rate)
+        overloaded, overloaded_cost = measure(server, request, CONNECTIONS, seconds, rate)
         answered, refused = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
         rows.append(
             [
@@ -70,7 +70,7 @@ def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> l
     return rows
 
 
-def _measure(
+def measure(
     server: RunningServer, request: BenchmarkRequest, connections: int, seconds: float, rate: float = 0.0
 ) -> tuple[LoadResult, float]:
     """Run a flood, and return its result and the server's CPU seconds for each answer."""
