@@ -1,12 +1,14 @@
 """Face detectors, compared with OpenCV's FaceDetectorYN and with the steps of InsightFace."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
@@ -22,8 +24,11 @@ _PARAMETERS = {"score_threshold": _MIN_SCORE, "iou_threshold": 0.3}
 def face_families(folder: Path) -> Iterator[Family]:
     """Yield YuNet and SCRFD with random weights."""
     yunet, scrfd = _yunet(folder / "yunet" / "model.onnx"), _scrfd(folder / "scrfd" / "model.onnx")
-    yield Family("YuNet faces", "OpenCV's FaceDetectorYN", yunet, _OpenCv(yunet), _PARAMETERS)
-    yield Family("SCRFD faces", "steps of InsightFace", scrfd, _InsightFace(scrfd), _PARAMETERS)
+    detector = cv2.FaceDetectorYN.create(str(yunet), "", (_SIDE, _SIDE), _MIN_SCORE, 0.3)
+    by_opencv = partial(_detected_by_opencv, detector)
+    yield Family("YuNet faces", "OpenCV's FaceDetectorYN", yunet, by_opencv, _PARAMETERS)
+    by_insightface = partial(_detected_by_insightface, reference.load(scrfd))
+    yield Family("SCRFD faces", "steps of InsightFace", scrfd, by_insightface, _PARAMETERS)
 
 
 def _yunet(file: Path) -> Path:
@@ -42,18 +47,13 @@ def _yunet(file: Path) -> Path:
     return graph.write(file, outputs, (1, 3, _SIDE, _SIDE), name="input")
 
 
-class _OpenCv:
-    """Fits the image into the input, as its example does, and runs `cv2.FaceDetectorYN`."""
-
-    def __init__(self, file: Path) -> None:
-        self._detector = cv2.FaceDetectorYN.create(str(file), "", (_SIDE, _SIDE), _MIN_SCORE, 0.3)
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        canvas, scale = _fitted(pixels)
-        _, faces = self._detector.detect(canvas)
-        rows = np.zeros((0, 15)) if faces is None else np.asarray(faces, np.float64)
-        boxes = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:4]], axis=1) / np.tile(scale, 2)
-        return detections(["face"] * len(rows), rows[:, 14], boxes, pixels, rows[:, 4:14] / np.tile(scale, 5))
+def _detected_by_opencv(detector: cv2.FaceDetectorYN, pixels: Pixels) -> Answer:
+    """Fit the image into the input, as its example does, and run `cv2.FaceDetectorYN`."""
+    canvas, scale = _fitted(pixels)
+    _, faces = detector.detect(canvas)
+    rows = np.zeros((0, 15)) if faces is None else np.asarray(faces, np.float64)
+    boxes = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:4]], axis=1) / np.tile(scale, 2)
+    return detections(["face"] * len(rows), rows[:, 14], boxes, pixels, rows[:, 4:14] / np.tile(scale, 5))
 
 
 def _fitted(pixels: Pixels) -> tuple[Pixels, NDArray[np.float64]]:
@@ -80,18 +80,13 @@ def _scrfd(file: Path) -> Path:
     return graph.write(file, outputs, ("batch", 3, _SIDE, _SIDE), name="input.1")
 
 
-class _InsightFace:
-    """The steps of `SCRFD.detect`."""
-
-    def __init__(self, file: Path) -> None:
-        self._session = reference.load(file)
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        canvas, (_, scale) = _fitted(pixels)
-        blob = cv2.dnn.blobFromImage(canvas, 1.0 / 128, (_SIDE, _SIDE), (127.5, 127.5, 127.5), swapRB=True)
-        outputs = [output[0] for output in reference.run(self._session, **{"input.1": np.asarray(blob)})]
-        rows = insightface_rows(outputs, _SIDE, _MIN_SCORE, 0.3)
-        return detections(["face"] * len(rows), rows[:, 0], rows[:, 1:5] / scale, pixels, rows[:, 5:] / scale)
+def _detected_by_insightface(session: InferenceSession, pixels: Pixels) -> Answer:
+    """Take the steps of `SCRFD.detect`."""
+    canvas, (_, scale) = _fitted(pixels)
+    blob = cv2.dnn.blobFromImage(canvas, 1.0 / 128, (_SIDE, _SIDE), (127.5, 127.5, 127.5), swapRB=True)
+    outputs = [output[0] for output in reference.run(session, **{"input.1": np.asarray(blob)})]
+    rows = insightface_rows(outputs, _SIDE, _MIN_SCORE, 0.3)
+    return detections(["face"] * len(rows), rows[:, 0], rows[:, 1:5] / scale, pixels, rows[:, 5:] / scale)
 
 
 def insightface_rows(

@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,36 +40,27 @@ def transformers_families(folder: Path) -> Iterator[Family]:
         processor = transformers.AutoImageProcessor.from_pretrained(source, backend="pil")
         path = export_model(source, folder / f"{name}.onnx", 17, 1e-3).file
         parameters = _DETECTION if kind == "ObjectDetection" else _EVERY_CLASS
-        expected = _Transformers(kind, model, processor)
+        expected = partial(_predicted_by_transformers, kind, model, processor)
         yield Family(f"transformers {name}", "transformers, Pillow backend", path, expected, parameters)
 
 
-class _Transformers:
-    """The processor, the model and the processor's post-processing."""
-
-    def __init__(self, kind: str, model: Any, processor: Any) -> None:
-        self._kind = kind
-        self._model = model
-        self._processor = processor
-        self._torch: Any = importlib.import_module("torch")
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        image = Pillow.fromarray(pixels)
-        with self._torch.no_grad():
-            output = self._model(pixel_values=self._processor(image, return_tensors="pt")["pixel_values"])
-        names, sizes = self._model.config.id2label, [pixels.shape[:2]]
-        if self._kind == "ImageClassification":
-            return named_scores(output.logits.softmax(-1)[0].numpy(), names)
-        if self._kind == "SemanticSegmentation":
-            (numbers,) = self._processor.post_process_semantic_segmentation(output, target_sizes=sizes)
-            found = numbers.unique().tolist()
-            masks = [(numbers == number).numpy() for number in found]
-            return Answer(labels=[names[number] for number in found], masks=masks)
-        (objects,) = self._processor.post_process_object_detection(
-            output, threshold=reference.MIN_SCORE, target_sizes=sizes
-        )
-        labels = [names[number] for number in objects["labels"].tolist()]
-        return detections(labels, objects["scores"].numpy(), objects["boxes"].numpy(), pixels)
+def _predicted_by_transformers(kind: str, model: Any, processor: Any, pixels: Pixels) -> Answer:
+    """Run the processor, the model and the processor's post-processing."""
+    torch: Any = importlib.import_module("torch")
+    image = Pillow.fromarray(pixels)
+    with torch.no_grad():
+        output = model(pixel_values=processor(image, return_tensors="pt")["pixel_values"])
+    names, sizes = model.config.id2label, [pixels.shape[:2]]
+    if kind == "ImageClassification":
+        return named_scores(output.logits.softmax(-1)[0].numpy(), names)
+    if kind == "SemanticSegmentation":
+        (numbers,) = processor.post_process_semantic_segmentation(output, target_sizes=sizes)
+        found = numbers.unique().tolist()
+        masks = [(numbers == number).numpy() for number in found]
+        return Answer(labels=[names[number] for number in found], masks=masks)
+    (objects,) = processor.post_process_object_detection(output, threshold=reference.MIN_SCORE, target_sizes=sizes)
+    labels = [names[number] for number in objects["labels"].tolist()]
+    return detections(labels, objects["scores"].numpy(), objects["boxes"].numpy(), pixels)
 
 
 def timm_family(folder: Path) -> Family:

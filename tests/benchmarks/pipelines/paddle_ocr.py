@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import cv2
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
@@ -21,10 +23,11 @@ _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def paddle_families(folder: Path) -> Iterator[Family]:
     """Yield text detection and recognition with few weights."""
     detector = _detector(folder / "text-detection" / "model.onnx")
-    parameters = {"score_threshold": _MIN_SCORE}
-    yield Family("PaddleOCR detection", "steps of PaddleOCR", detector, _TextDetector(detector), parameters)
+    detected = partial(_detected_text, reference.load(detector))
+    yield Family("PaddleOCR detection", "steps of PaddleOCR", detector, detected, {"score_threshold": _MIN_SCORE})
     recogniser = _recogniser(folder / "text-recognition" / "model.onnx")
-    yield Family("PaddleOCR recognition", "steps of PaddleOCR", recogniser, _TextRecogniser(recogniser), {})
+    recognised = partial(_recognised_text, reference.load(recogniser))
+    yield Family("PaddleOCR recognition", "steps of PaddleOCR", recogniser, recognised, {})
 
 
 def _detector(file: Path) -> Path:
@@ -39,46 +42,41 @@ def _detector(file: Path) -> Path:
     return graph.write(file, {"sigmoid_0.tmp_0": ["b", 1, "h", "w"]}, ("b", 3, "h", "w"), name="x")
 
 
-class _TextDetector:
-    """`DetResizeForTest`, `NormalizeImage`, `DBPostProcess` and `filter_tag_det_res` with their defaults."""
-
-    def __init__(self, file: Path) -> None:
-        self._session = reference.load(file)
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        height, width = pixels.shape[:2]
-        ratio = max(1.0, 736 / min(height, width))
-        sides = [max(round(int(side * ratio) / 32) * 32, 32) for side in (height, width)]
-        resized = cv2.resize(pixels[:, :, ::-1], sides[::-1]).astype(np.float32)
-        normal = (resized / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
-        (maps,) = reference.run(self._session, x=normal.transpose(2, 0, 1)[np.newaxis].astype(np.float32))
-        cells = maps[0, 0]
-        contours, _ = cv2.findContours((cells > 0.3).astype(np.uint8) * 255, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-        corners: list[NDArray[Any]] = []
-        scores: list[float] = []
-        for contour in contours[:1000]:
-            points, shorter = _smallest_rectangle(contour)
-            if shorter < 3:
-                continue
-            score = _mean_score(cells, points)
-            if score < _MIN_SCORE:
-                continue
-            points, shorter = _smallest_rectangle(_unclipped(points, 1.5))
-            if shorter < 5:
-                continue
-            points = np.round(points / sides[::-1] * [width, height])
-            inside = np.clip(points, 0, [width - 1, height - 1])
-            if min(int(np.linalg.norm(inside[0] - inside[1])), int(np.linalg.norm(inside[0] - inside[3]))) > 3:
-                # Oriented boxes cannot be clipped: a part of one has no right angles.
-                corners.append(points.ravel())
-                scores.append(score)
-        count = len(scores)
-        return Answer(
-            labels=["text"] * count,
-            scores=np.array(scores).reshape(count, 1 if count else 0),
-            places=np.array(corners, np.float64).reshape(count, 8 if count else 0),
-            oriented=True,
-        )
+def _detected_text(session: InferenceSession, pixels: Pixels) -> Answer:
+    """Take the steps of `DetResizeForTest`, `NormalizeImage`, `DBPostProcess` and `filter_tag_det_res`, by default."""
+    height, width = pixels.shape[:2]
+    ratio = max(1.0, 736 / min(height, width))
+    sides = [max(round(int(side * ratio) / 32) * 32, 32) for side in (height, width)]
+    resized = cv2.resize(pixels[:, :, ::-1], sides[::-1]).astype(np.float32)
+    normal = (resized / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    (maps,) = reference.run(session, x=normal.transpose(2, 0, 1)[np.newaxis].astype(np.float32))
+    cells = maps[0, 0]
+    contours, _ = cv2.findContours((cells > 0.3).astype(np.uint8) * 255, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    corners: list[NDArray[Any]] = []
+    scores: list[float] = []
+    for contour in contours[:1000]:
+        points, shorter = _smallest_rectangle(contour)
+        if shorter < 3:
+            continue
+        score = _mean_score(cells, points)
+        if score < _MIN_SCORE:
+            continue
+        points, shorter = _smallest_rectangle(_unclipped(points, 1.5))
+        if shorter < 5:
+            continue
+        points = np.round(points / sides[::-1] * [width, height])
+        inside = np.clip(points, 0, [width - 1, height - 1])
+        if min(int(np.linalg.norm(inside[0] - inside[1])), int(np.linalg.norm(inside[0] - inside[3]))) > 3:
+            # Oriented boxes cannot be clipped: a part of one has no right angles.
+            corners.append(points.ravel())
+            scores.append(score)
+    count = len(scores)
+    return Answer(
+        labels=["text"] * count,
+        scores=np.array(scores).reshape(count, 1 if count else 0),
+        places=np.array(corners, np.float64).reshape(count, 8 if count else 0),
+        oriented=True,
+    )
 
 
 def _smallest_rectangle(points: NDArray[Any]) -> tuple[NDArray[Any], float]:
@@ -116,22 +114,17 @@ def _recogniser(file: Path) -> Path:
     )
 
 
-class _TextRecogniser:
-    """`resize_norm_img` and `CTCLabelDecode`."""
-
-    def __init__(self, file: Path) -> None:
-        self._session = reference.load(file)
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        height, width = pixels.shape[:2]
-        input_width = int(48 * max(320 / 48, width / height))
-        new_width = min(math.ceil(48 * width / height), input_width)
-        resized = cv2.resize(pixels[:, :, ::-1], (new_width, 48)).astype(np.float32).transpose(2, 0, 1)
-        padded = np.zeros((1, 3, 48, input_width), np.float32)
-        padded[0, :, :, :new_width] = (resized / 255 - 0.5) / 0.5
-        (steps,) = reference.run(self._session, x=padded)
-        numbers = steps[0].argmax(axis=1)
-        changed = np.concatenate([[True], numbers[1:] != numbers[:-1]])
-        alphabet = ["", *_CHARACTERS, " "]
-        text = "".join(alphabet[number] for number in numbers[changed & (numbers != 0)])
-        return Answer(text=text)
+def _recognised_text(session: InferenceSession, pixels: Pixels) -> Answer:
+    """Take the steps of `resize_norm_img` and `CTCLabelDecode`."""
+    height, width = pixels.shape[:2]
+    input_width = int(48 * max(320 / 48, width / height))
+    new_width = min(math.ceil(48 * width / height), input_width)
+    resized = cv2.resize(pixels[:, :, ::-1], (new_width, 48)).astype(np.float32).transpose(2, 0, 1)
+    padded = np.zeros((1, 3, 48, input_width), np.float32)
+    padded[0, :, :, :new_width] = (resized / 255 - 0.5) / 0.5
+    (steps,) = reference.run(session, x=padded)
+    numbers = steps[0].argmax(axis=1)
+    changed = np.concatenate([[True], numbers[1:] != numbers[:-1]])
+    alphabet = ["", *_CHARACTERS, " "]
+    text = "".join(alphabet[number] for number in numbers[changed & (numbers != 0)])
+    return Answer(text=text)

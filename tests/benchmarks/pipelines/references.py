@@ -1,7 +1,6 @@
 """Steps that several references share, written without the server's code."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ def load(path: Path) -> onnxruntime.InferenceSession:
 def run(session: onnxruntime.InferenceSession, **inputs: NDArray[np.generic]) -> list[NDArray[np.float32]]:
     """Compute all outputs of a graph."""
     return [np.asarray(output) for output in session.run(None, inputs)]
-
-
-def declare(file: Path, settings: Mapping[str, object]) -> Path:
-    """Write the settings beside a model file, and return the folder."""
-    (file.parent / "model-settings.json").write_text(json.dumps(settings))
-    return file.parent
 
 
 def named_scores(scores: NDArray[Any], names: Any) -> Answer:

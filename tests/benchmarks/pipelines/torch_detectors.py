@@ -1,16 +1,19 @@
 """RF-DETR and torchvision's detectors, compared with their published steps."""
 
 import importlib
+import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
+from onnxruntime import InferenceSession
 
 from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
-from tests.benchmarks.pipelines.references import declare, detections, segments, sigmoid
+from tests.benchmarks.pipelines.references import detections, segments, sigmoid
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
 _SIDE = 96
@@ -25,14 +28,16 @@ _MEAN, _STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 def torch_detector_families(folder: Path) -> Iterator[Family]:
     """Yield RF-DETR and torchvision's detectors, with random weights, with boxes only and with masks."""
-    for name, has_masks in (("RF-DETR", False), ("RF-DETR segmentation", True)):
-        file = _rf_detr(folder / name / "model.onnx", has_masks=has_masks)
-        path = declare(file, {"labels": _LABELS})
-        yield Family(name, "steps of rfdetr, PyTorch", path, _RfDetr(file), _PARAMETERS)
-    for name, has_masks in (("torchvision detectors", False), ("torchvision Mask R-CNN", True)):
-        file = _torchvision(folder / name / "model.onnx", has_masks=has_masks)
-        path = declare(file, {"labels": _LABELS})
-        yield Family(name, "documented steps of torchvision", path, _Torchvision(file), _PARAMETERS)
+    rf_detr, torchvision = "steps of rfdetr, PyTorch", "documented steps of torchvision"
+    for name, pipeline, write, predicted, has_masks in (
+        ("RF-DETR", rf_detr, _rf_detr, _predicted_by_rf_detr, False),
+        ("RF-DETR segmentation", rf_detr, _rf_detr, _predicted_by_rf_detr, True),
+        ("torchvision detectors", torchvision, _torchvision, _predicted_by_torchvision, False),
+        ("torchvision Mask R-CNN", torchvision, _torchvision, _predicted_by_torchvision, True),
+    ):
+        file = write(folder / name / "model.onnx", has_masks=has_masks)
+        (file.parent / "model-settings.json").write_text(json.dumps({"labels": _LABELS}))
+        yield Family(name, pipeline, file.parent, partial(predicted, reference.load(file)), _PARAMETERS)
 
 
 def _rf_detr(file: Path, *, has_masks: bool) -> Path:
@@ -47,32 +52,26 @@ def _rf_detr(file: Path, *, has_masks: bool) -> Path:
     return graph.write(file, outputs, ("b", 3, _SIDE, _SIDE), name="input")
 
 
-class _RfDetr:
-    """`RFDETR.predict`: to_tensor, resize without antialiasing, normalize; then `PostProcess`."""
-
-    def __init__(self, file: Path) -> None:
-        self._session = reference.load(file)
-        self._torch: Any = importlib.import_module("torch")
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        torch = self._torch
-        image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 255
-        resized = torch.nn.functional.interpolate(image, (_SIDE, _SIDE), mode="bilinear", align_corners=False)
-        normal = (resized[0].permute(1, 2, 0).double().numpy() - _MEAN) / _STD
-        batch = normal.transpose(2, 0, 1)[np.newaxis].astype(np.float32)
-        dets, logits, *masks = (output[0] for output in reference.run(self._session, input=batch))
-        scores = sigmoid(logits.astype(np.float64)).ravel()
-        best = np.argsort(-scores, kind="stable")[: len(logits)]
-        best = best[scores[best] > _MIN_SCORE]
-        queries, classes = np.divmod(best, logits.shape[1])
-        height, width = pixels.shape[:2]
-        corners = np.concatenate([dets[:, :2] - dets[:, 2:] / 2, dets[:, :2] + dets[:, 2:] / 2], axis=1)
-        labels = [_LABELS[number] for number in classes]
-        if not masks:
-            return detections(labels, scores[best], corners[queries] * [width, height, width, height], pixels)
-        planes = torch.from_numpy(masks[0][queries])[:, None]
-        large = torch.nn.functional.interpolate(planes, (height, width), mode="bilinear", align_corners=False)
-        return segments(labels, scores[best], list(large[:, 0].numpy() > 0))
+def _predicted_by_rf_detr(session: InferenceSession, pixels: Pixels) -> Answer:
+    """Take the steps of `RFDETR.predict`: to_tensor, resize without antialiasing, normalize; then `PostProcess`."""
+    torch: Any = importlib.import_module("torch")
+    image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 255
+    resized = torch.nn.functional.interpolate(image, (_SIDE, _SIDE), mode="bilinear", align_corners=False)
+    normal = (resized[0].permute(1, 2, 0).double().numpy() - _MEAN) / _STD
+    batch = normal.transpose(2, 0, 1)[np.newaxis].astype(np.float32)
+    dets, logits, *masks = (output[0] for output in reference.run(session, input=batch))
+    scores = sigmoid(logits.astype(np.float64)).ravel()
+    best = np.argsort(-scores, kind="stable")[: len(logits)]
+    best = best[scores[best] > _MIN_SCORE]
+    queries, classes = np.divmod(best, logits.shape[1])
+    height, width = pixels.shape[:2]
+    corners = np.concatenate([dets[:, :2] - dets[:, 2:] / 2, dets[:, :2] + dets[:, 2:] / 2], axis=1)
+    labels = [_LABELS[number] for number in classes]
+    if not masks:
+        return detections(labels, scores[best], corners[queries] * [width, height, width, height], pixels)
+    planes = torch.from_numpy(masks[0][queries])[:, None]
+    large = torch.nn.functional.interpolate(planes, (height, width), mode="bilinear", align_corners=False)
+    return segments(labels, scores[best], list(large[:, 0].numpy() > 0))
 
 
 def _torchvision(file: Path, *, has_masks: bool) -> Path:
@@ -111,17 +110,12 @@ def _planes(graph: StandIn, values: Any) -> str:
     return graph.constant(np.reshape(values, (1, 3, 1, 1)))
 
 
-class _Torchvision:
-    """`ToTensor`, then the model, whose boxes are pixels of the image and whose masks are probabilities."""
-
-    def __init__(self, file: Path) -> None:
-        self._session = reference.load(file)
-
-    def __call__(self, pixels: Pixels) -> Answer:
-        tensor = (pixels.transpose(2, 0, 1).astype(np.float32) / 255).astype(np.float32)
-        boxes, labels, scores, *masks = reference.run(self._session, image=tensor)
-        chosen = scores >= _MIN_SCORE
-        names = [_LABELS[number] for number in labels[chosen]]
-        if not masks:
-            return detections(names, scores[chosen], boxes[chosen], pixels)
-        return segments(names, scores[chosen], list(masks[0][chosen, 0] > 0.5))
+def _predicted_by_torchvision(session: InferenceSession, pixels: Pixels) -> Answer:
+    """Run `ToTensor`, then the model, whose boxes are pixels of the image and whose masks are probabilities."""
+    tensor = (pixels.transpose(2, 0, 1).astype(np.float32) / 255).astype(np.float32)
+    boxes, labels, scores, *masks = reference.run(session, image=tensor)
+    chosen = scores >= _MIN_SCORE
+    names = [_LABELS[number] for number in labels[chosen]]
+    if not masks:
+        return detections(names, scores[chosen], boxes[chosen], pixels)
+    return segments(names, scores[chosen], list(masks[0][chosen, 0] > 0.5))
