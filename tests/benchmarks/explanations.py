@@ -35,7 +35,9 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
 from tests.support.data.requests import request
 
-SEED = 7001
+_SEED = 7001
+_STEPS = 20
+"""Steps of deletion and insertion."""
 RANDOM_MAPS = 3
 _BLUR = 0.15
 Map = NDArray[np.float32]
@@ -59,26 +61,20 @@ def main() -> None:
     """Measure, print a table, and fail when a method is not clearly better than chance."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenes", type=int, default=6, help="for each model")
-    parser.add_argument("--samples", type=int, default=DEFAULT_SAMPLES)
-    parser.add_argument("--grid", type=int, default=ExplanationParameters().grid)
-    parser.add_argument("--steps", type=int, default=20, help="of deletion and insertion")
-    parser.add_argument("--seed", type=int, default=SEED)
-    options = parser.parse_args()
+    count = parser.parse_args().scenes
     cv2.setNumThreads(1)
     table = Table(
         "model", "map", "deletion (low)", "insertion (high)", "pointing game", "findings", "s an image",
-        title=f"{options.scenes} scenes a model, seed {options.seed}, {options.samples} samples, grid {options.grid}",
+        title=f"{count} scenes a model, seed {_SEED}, {DEFAULT_SAMPLES} samples, grid {ExplanationParameters().grid}",
     )  # fmt: skip
     failed = False
     sources_by_name = {source.name: source for source in find_models(ModelOptions())}
     for model, recipe in MODELS.items():
         servable = load(sources_by_name[model])
-        scenes = list(make_scenes(options.seed, recipe, options.scenes))
-        chance = _Row(_measure_random_maps(servable, scenes, model, options.steps))
+        scenes = list(make_scenes(_SEED, recipe, count))
+        chance = _Row(_measure_random_maps(servable, scenes, model))
         for method in ExplanationMethod:
-            chosen = {name: getattr(options, name) for name in ("samples", "grid", "seed")}
-            parameters = ExplanationParameters(method=method, **chosen)
-            row = _Row(_measure_method(servable, scenes, model, parameters, options.steps))
+            row = _Row(_measure_method(servable, scenes, model, ExplanationParameters(method=method, seed=_SEED)))
             table.add_row(model, method, *row.cells, f"{row.seconds / len(scenes):.2f}")
             failed |= not row.clearly_better_than(chance)
         table.add_row(model, f"random, {RANDOM_MAPS} seeds", *chance.cells, "")
@@ -99,7 +95,7 @@ class _Row:
 
 
 def _measure_method(
-    servable: Servable, scenes: Sequence[Scene], model: str, parameters: ExplanationParameters, steps: int
+    servable: Servable, scenes: Sequence[Scene], model: str, parameters: ExplanationParameters
 ) -> Iterator[tuple[Fidelity, float]]:
     for scene in scenes:
         subject = _subject(servable, scene)
@@ -107,13 +103,11 @@ def _measure_method(
         heatmaps = explain_target(subject, parameters, sample_count(subject, parameters, DEFAULT_SAMPLES), lambda: True)
         seconds = time.perf_counter() - started
         for index, heatmap in enumerate(heatmaps):
-            yield _measure(subject, index, heatmap.saliency, scene, model, steps), seconds
+            yield _measure(subject, index, heatmap.saliency, scene, model), seconds
             seconds = 0.0
 
 
-def _measure_random_maps(
-    servable: Servable, scenes: Sequence[Scene], model: str, steps: int
-) -> Iterator[tuple[Fidelity, float]]:
+def _measure_random_maps(servable: Servable, scenes: Sequence[Scene], model: str) -> Iterator[tuple[Fidelity, float]]:
     rng = np.random.default_rng(0)
     for scene in scenes:
         subject = _subject(servable, scene)
@@ -122,7 +116,7 @@ def _measure_random_maps(
             for _ in range(RANDOM_MAPS):
                 coarse = rng.random((8, 8)).astype(np.float32)
                 saliency: Any = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
-                yield _measure(subject, index, saliency, scene, model, steps), 0.0
+                yield _measure(subject, index, saliency, scene, model), 0.0
 
 
 def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
@@ -131,15 +125,15 @@ def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
     return subject
 
 
-def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: str, steps: int) -> Fidelity:
+def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene, model: str) -> Fidelity:
     pixels = subject.item.image.pixels
     # Petsiuk et al. 2018, section 4.2: pixels become the mean colour, or appear in a blurred copy.
     mean = np.broadcast_to(np.rint(pixels.mean(axis=(0, 1))).astype(np.uint8), pixels.shape)
     blurred = np.asarray(cv2.GaussianBlur(pixels, (0, 0), _BLUR * max(pixels.shape[:2])), np.uint8)
     areas: list[float] = []
     for before, after in ((pixels, mean), (blurred, pixels)):
-        copies = [Image(copy) for copy in _replaced(before, after, saliency, steps)]
-        scores = subject.scores(copies, [1.0] * (steps + 1))[:, index].astype(np.float64)
+        copies = [Image(copy) for copy in _replaced(before, after, saliency)]
+        scores = subject.scores(copies, [1.0] * len(copies))[:, index].astype(np.float64)
         areas.append(float((scores[1:] + scores[:-1]).mean() / 2))
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
     label: str = subject.predictions.labels[index]
@@ -148,14 +142,12 @@ def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene
     return Fidelity(areas[0], areas[1], hit)
 
 
-def _replaced(
-    before: NDArray[np.uint8], after: NDArray[np.uint8], saliency: Map, steps: int
-) -> Iterator[NDArray[np.uint8]]:
-    """Yield steps + 1 copies with more and more of the pixels replaced, the most salient ones first."""
+def _replaced(before: NDArray[np.uint8], after: NDArray[np.uint8], saliency: Map) -> Iterator[NDArray[np.uint8]]:
+    """Yield copies with more and more of the pixels replaced, the most salient ones first."""
     rank = np.empty(saliency.size, np.int64)
     rank[np.argsort(-saliency, axis=None, kind="stable")] = np.arange(saliency.size)
-    for step in range(steps + 1):
-        replaced = rank.reshape(saliency.shape) < round(saliency.size * step / steps)
+    for step in range(_STEPS + 1):
+        replaced = rank.reshape(saliency.shape) < round(saliency.size * step / _STEPS)
         yield np.where(replaced[..., np.newaxis], after, before)
 
 
