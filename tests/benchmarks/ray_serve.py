@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.benchmarks.serving.load import LoadResult, send
-from tests.benchmarks.serving.processes import ROOT, charioteer, family_of, free_port, memory_of
+from tests.benchmarks.serving.processes import ROOT, charioteer, family_of, memory_of
 from tests.benchmarks.serving.tables.encodings import chariot
+from tests.support.servers.ports import reserve_ports
 
 MODEL = ROOT / "fixtures" / "models" / "detector" / "model.onnx"
 IMAGE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -57,7 +58,7 @@ def on_ray() -> Iterator[int]:
     serve: Any = importlib.import_module("ray.serve")
     from app.plugins.ray.application import application
 
-    port = free_port()
+    (port,) = reserve_ports(1)
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error", "_temp_dir": folder}
         ray.init(num_cpus=_CPUS, object_store_memory=100_000_000, _node_ip_address="127.0.0.1", **quiet)

@@ -14,8 +14,9 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.serving.processes import ROOT, free_port, run_server
+from tests.benchmarks.serving.processes import ROOT, run_server
 from tests.support.polling import wait_until
+from tests.support.servers.ports import reserve_ports
 
 _OPTIONS = "--header-timeout 2 --body-timeout 2 --write-timeout 2 --keep-alive-timeout 3 --log-format json --no-grpc"
 _MODEL = """
@@ -191,7 +192,7 @@ _ATTACKS: Mapping[str, Callable[[int], str]] = {
 
 
 def _attack(checkout: Path, folder: Path) -> Mapping[str, str]:
-    port = free_port()
+    (port,) = reserve_ports(1)
     command = [sys.executable, "-m", "app", "serve", "--model", str(folder), "--allow-code", "--port", str(port)]
     health = f"http://127.0.0.1:{port}/ready"
     with run_server([*command, *_OPTIONS.split()], {"http": port}, health, folder=checkout):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.serving.processes import ROOT, RunningServer, free_port, run_server
+from tests.benchmarks.serving.processes import ROOT, RunningServer, run_server
+from tests.support.servers.ports import reserve_ports
 
 _FOLDER = Path(__file__).parent / "others"
 _ENVIRONMENTS = ROOT / ".venv-peers"
@@ -21,8 +22,9 @@ def _mlserver(port: int, folder: Path) -> Mapping[str, str]:
     model.mkdir(exist_ok=True)
     settings = {"name": "model", "implementation": f"{_MODULE}.with_mlserver.VisionModel"}
     (model / "model-settings.json").write_bytes(msgspec.json.encode(settings))
-    ports = {name: str(free_port()) for name in ("MLSERVER_GRPC_PORT", "MLSERVER_METRICS_PORT")}
-    return {"MLSERVER_HTTP_PORT": str(port), "MLSERVER_HOST": "127.0.0.1", "MLSERVER_MODEL": str(model), **ports}
+    grpc, metrics = map(str, reserve_ports(2))
+    ports = {"MLSERVER_HTTP_PORT": str(port), "MLSERVER_GRPC_PORT": grpc, "MLSERVER_METRICS_PORT": metrics}
+    return {"MLSERVER_HOST": "127.0.0.1", "MLSERVER_MODEL": str(model), **ports}
 
 
 def _bentoml(port: int, folder: Path) -> Mapping[str, str]:
@@ -93,7 +95,7 @@ PEERS = {
 @contextmanager
 def run_peer(peer: Peer, programs: Path, model: Path, folder: Path, kind: str) -> Iterator[RunningServer]:
     """Run a server with a model's graph and a kind of pipeline: `plain` or `ours`. It may write into `folder`."""
-    port = free_port()
+    (port,) = reserve_ports(1)
     environment = {"MODEL": str(model), "PIPELINE": kind, "PYTHONPATH": str(ROOT), **peer.environment(port, folder)}
     health = f"http://127.0.0.1:{port}{peer.health}"
     with run_server(peer.command(programs, port), {"http": port}, health, environment) as server:
@@ -103,7 +105,7 @@ def run_peer(peer: Peer, programs: Path, model: Path, folder: Path, kind: str) -
 @contextmanager
 def run_bare(models: Mapping[str, Path]) -> Iterator[RunningServer]:
     """Run the floor's work behind a bare ASGI handler, with the graphs of models by name."""
-    port = free_port()
+    (port,) = reserve_ports(1)
     command = [sys.executable, "-m", "uvicorn", f"{_MODULE}.bare_asgi:app", "--port", str(port), "--lifespan", "off"]
     environment = {"MODELS": ",".join(f"{name}={model}" for name, model in models.items())}
     health = f"http://127.0.0.1:{port}/"

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -11,10 +10,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+from tests.support.servers.ports import reserve_ports
 
 ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 180
 _INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx512f", "avx2")
 
 
@@ -56,7 +58,7 @@ def run_server(
     )
     lines: list[bytes] = []
     assert process.stdout is not None
-    reader = threading.Thread(target=lambda: _read(process, lines), daemon=True)
+    reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
     reader.start()
     try:
         while not _answers(health):
@@ -73,12 +75,13 @@ def run_server(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        reader.join(1)
 
 
 @contextmanager
 def charioteer(*arguments: str, folder: Path = ROOT) -> Iterator[RunningServer]:
     """Run `charioteer serve` of the checkout `folder`; its ports are `http`, `grpc` and `tensorflow_serving`."""
-    ports = {name: free_port() for name in ("http", "grpc", "tensorflow_serving")}
+    ports = dict(zip(("http", "grpc", "tensorflow_serving"), reserve_ports(3), strict=True))
     listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"]), "--tensorflow-grpc-port", "0"]
     listening += ["--tensorflow-serving-port", str(ports["tensorflow_serving"]), "--log-format", "json"]
     command = [sys.executable, "-m", "app", "serve", *arguments, *listening]
@@ -86,16 +89,11 @@ def charioteer(*arguments: str, folder: Path = ROOT) -> Iterator[RunningServer]:
         yield server
 
 
-def _read(process: "subprocess.Popen[bytes]", lines: list[bytes]) -> None:
-    # Append each line, because `extend` shows nothing until it returns.
-    for line in process.stdout or ():
-        lines.append(line)  # noqa: PERF402
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def _read(output: IO[bytes], lines: list[bytes]) -> None:
+    with output:
+        # Append each line, because `extend` shows nothing until it returns.
+        for line in output:
+            lines.append(line)  # noqa: PERF402
 
 
 def _answers(address: str) -> bool:

@@ -1,53 +1,21 @@
 """Servers of other projects fail only the checks on which they are known to differ."""
 
-import os
 import shutil
-import subprocess
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from app.plugins.conformance.options import ConformanceOptions, open_runner
 from app.plugins.conformance.runner import CheckRunner
+from tests.benchmarks.serving.processes import run_server
 from tests.plugins.conformance.engines import failed_checks
-from tests.support.polling import wait_until
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.ports import reserve_ports
 
 pytestmark = pytest.mark.slow
 
 FOREIGN = Path(__file__).with_name("foreign")
-
-
-_START_SECONDS = 180
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, trust_env=False, timeout=60).status_code < 500
-    except httpx.TransportError:
-        return False
-
-
-@contextmanager
-def running(
-    command: list[str | Path], url: str, folder: Path, environment: Mapping[str, str] | None = None
-) -> Generator[None]:
-    """Run a server that answers at `url`, and kill it at the end."""
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
-        )
-    try:
-        wait_until(lambda: answers(url) or server.poll() is not None, _START_SECONDS)
-        assert server.poll() is None, (folder / "log").read_text()
-        yield
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +33,16 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, i
         "PYTHONPATH": str(folder),
     }
     url = f"http://127.0.0.1:{http}/v2/health/live"
-    with running([python.with_name("mlserver"), "start", folder], url, folder, settings):
+    with run_server([str(python.with_name("mlserver")), "start", str(folder)], {}, url, settings, folder):
         yield http, grpc
 
 
 @pytest.fixture(scope="module")
-def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int]]:
+def kserve() -> Generator[tuple[int, int]]:
     python = python_with("kserve")
     http, grpc = reserve_ports(2)
-    command: list[str | Path] = [python, FOREIGN / "kserve_half.py", str(http), str(grpc)]
-    with running(command, f"http://127.0.0.1:{http}/", tmp_path_factory.mktemp("kserve")):
+    command = [str(python), str(FOREIGN / "kserve_half.py"), str(http), str(grpc)]
+    with run_server(command, {}, f"http://127.0.0.1:{http}/"):
         yield http, grpc
 
 
