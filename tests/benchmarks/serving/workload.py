@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.scenes import DETECT, make_scene
+from fixtures.scenes import DETECT, Scene, make_scene
 from tests.benchmarks.serving.networks import WIDTHS, write_model
 from tests.benchmarks.serving.shape import LABELS, SIDE, TOP_K
 
@@ -65,6 +65,12 @@ def make_workload(folder: Path) -> Workload:
     photos = {name: _write_jpeg(folder / f"{name}.jpg", _photo(*size)) for name, size in IMAGE_SIZES.items()}
     scenes = {name: _write_jpeg(folder / "scenes" / f"{name}.jpg", _scene(*size)) for name, size in IMAGE_SIZES.items()}
     return Workload(folder / "models", photos, scenes, megaflops)
+
+
+def encode_scene(scene: Scene) -> bytes:
+    """Return a scene as JPEG."""
+    pixels = cv2.cvtColor(scene.image, cv2.COLOR_RGB2BGR)
+    return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
 
 
 def copy_model(model: Path, target: Path, changes: Mapping[str, Any]) -> Path:

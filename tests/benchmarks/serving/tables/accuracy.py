@@ -12,12 +12,11 @@ import numpy as np
 from fixtures.scenes import DETECT, Recipe, make_scene
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import Workload, copy_model
+from tests.benchmarks.serving.workload import Workload, copy_model, encode_scene
 
 _SIZES = {(640, 480): 2, (1280, 960): 4}
 """Width and height of scenes, and the reduction of decoding for a model of 192x192."""
 _FIGURES = ("map_coco", "ap50", "ap75")
-_QUALITY = 90
 
 
 def accuracy(workload: Workload, scenes: int) -> Section:
@@ -61,8 +60,7 @@ def write_dataset(folder: Path, recipe: Recipe, size: tuple[int, int], scenes: i
     for number in range(scenes):
         scene = make_scene(rng, recipe, width, height)
         name = f"{number:04}.jpg"
-        pixels = cv2.cvtColor(scene.image, cv2.COLOR_RGB2BGR)
-        cv2.imwrite(str(folder / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+        (folder / name).write_bytes(encode_scene(scene))
         images.append({"id": number, "file_name": name, "width": width, "height": height})
         for item in scene.items:
             left, top, right, bottom = item.box

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +16,7 @@ from fixtures.scenes import DETECT, make_scene
 from tasks.inference.limits import Limits
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
+from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model, encode_scene
 from tests.support.data.requests import file_input, request
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -27,7 +26,6 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "both": {"antialias": False, "reduced_decode": True},
 }
 _LABELS = 1000
-_QUALITY = 90
 
 
 def resizing(workload: Workload, rounds: int, scenes: int) -> Section:
@@ -79,11 +77,7 @@ def _load(folder: Any) -> Servable:
 
 def _scenes(count: int, width: int, height: int) -> Sequence[bytes]:
     rng = np.random.default_rng(40_000)
-    images: list[bytes] = []
-    for _ in range(count):
-        pixels = cv2.cvtColor(make_scene(rng, DETECT, width, height).image, cv2.COLOR_RGB2BGR)
-        images.append(cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1].tobytes())
-    return images
+    return [encode_scene(make_scene(rng, DETECT, width, height)) for _ in range(count)]
 
 
 def _predict(servable: Servable, data: bytes) -> Any:

@@ -6,7 +6,6 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from app.core.assembly.discovery import model_at
@@ -20,7 +19,7 @@ from app.plugins.tuning.quantization import quantize
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import Workload
+from tests.benchmarks.serving.workload import Workload, encode_scene
 
 _RECIPES = {"classifier": CLASSIFY, "detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
 _CANDIDATES = [
@@ -98,6 +97,5 @@ def _images(folder: Path, recipe: Recipe, count: int) -> Path:
     """Write scenes as JPEG: `count` to compare, and 100 for the calibration."""
     folder.mkdir(parents=True)
     for number, scene in enumerate(make_scenes(_SEED, recipe, count + 100)):
-        pixels = cv2.cvtColor(scene.image, cv2.COLOR_RGB2BGR)
-        cv2.imwrite(str(folder / f"{number:04}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
+        (folder / f"{number:04}.jpg").write_bytes(encode_scene(scene))
     return folder
