@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
@@ -178,17 +178,20 @@ class Engines:
     _answers: dict[Key, Any] = field(default_factory=dict[Key, Any])
 
     def http(self, model: str, protocol: str) -> TestClient[Litestar]:
-        if (model, protocol) not in self._running:
-            self._running[model, protocol] = self.stack.enter_context(engine(model, protocol))
-        return self._running[model, protocol]
+        return self._start((model, protocol), engine(model, protocol))
 
     def grpc(self, model: str) -> GrpcChannel:
-        if (model, "grpc") not in self._running:
-            self._running[model, "grpc"] = self.stack.enter_context(grpc_engine(model))
-        return self._running[model, "grpc"]
+        return self._start((model, "grpc"), grpc_engine(model))
 
-    def cached(self, key: Key, request: Callable[[], Any], *, repeated: bool) -> Any:
-        """Return the cached answer; send again if it is stateful or `repeated` in one run."""
+    def _start(self, key: Key, stopped: AbstractContextManager[Any]) -> Any:
+        if key not in self._running:
+            self._running[key] = self.stack.enter_context(stopped)
+        return self._running[key]
+
+    def cached(self, key: Key, request: Callable[[], Any], seen: set[Key]) -> Any:
+        """Return the cached answer; send again if it is stateful, or was `seen` in the same run."""
+        repeated = key in seen
+        seen.add(key)
         if repeated or any(word in str(part) for part in key[:4] for word in _STATEFUL_PATHS):
             return request()
         if key not in self._answers:
@@ -244,14 +247,11 @@ class FaultyTransport(httpx.BaseTransport):
         forwarded = self._fault.change_request(request)
         key = (self._fault.protocol, self._fault.model, forwarded.method, str(forwarded.url), forwarded.content,
                tuple(sorted(forwarded.headers.items())))  # fmt: skip
-        repeated = key in self._seen
-        self._seen.add(key)
         client = self._engines.http(self._fault.model, self._fault.protocol)
-
         send = partial(
             client.request, forwarded.method, str(forwarded.url), content=forwarded.content, headers=forwarded.headers
         )
-        return self._engines.cached(key, send, repeated=repeated)
+        return self._engines.cached(key, send, self._seen)
 
 
 class FaultyCaller(GrpcChannel):
@@ -266,11 +266,9 @@ class FaultyCaller(GrpcChannel):
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         key = (self._fault.model, path, message)
-        repeated = key in self._seen
-        self._seen.add(key)
         channel = self._engines.grpc(self._fault.model)
         send = partial(channel.call, path, message, streamed=streamed)
-        status, text, answers = self._engines.cached(key, send, repeated=repeated)
+        status, text, answers = self._engines.cached(key, send, self._seen)
         name, method = path.lstrip("/").split("/")
         service = next(candidate for candidate in _SERVICES if candidate.full_name == name)
         descriptor = service.methods_by_name[method]
@@ -278,6 +276,19 @@ class FaultyCaller(GrpcChannel):
         reply = Reply(status, text, [answer_class.FromString(answer) for answer in answers])
         self._fault.change_call(method, request_class.FromString(message), reply)
         return reply.status, reply.text, [answer.SerializeToString() for answer in reply.messages]
+
+
+class ScriptedCaller(GrpcChannel):
+    """Answer every call with what `reply` returns for its path: a status, an error text and messages."""
+
+    def __init__(self, reply: Callable[[str], tuple[int, str, list[bytes]]]) -> None:
+        self._reply = reply
+
+    def wait_connected(self) -> None:
+        pass
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, list[bytes]]:
+        return self._reply(path)
 
 
 def check_engine(

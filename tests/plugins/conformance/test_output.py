@@ -3,7 +3,6 @@
 import io
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 
 import httpx
 import pytest
@@ -11,12 +10,12 @@ from rich.console import Console
 
 from app.plugins.conformance.check import Check, Level, Need, NotApplicableError, Protocol
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.client.probe import Probe, Target
 from app.plugins.conformance.output.reports import html_report, json_report, junit_report
 from app.plugins.conformance.output.table import print_report
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
-from tests.plugins.conformance.engines import check_engine
+from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
 ITEM = b'{"label":"a","score":_,"xmin":_}'.replace(b"_", b"9" * 400)
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[%s]]}]}' % ITEM
@@ -178,26 +177,15 @@ def test_closed_connection_is_reopened_once() -> None:
         assert probe.get("/once").ok
 
 
-class FixedCaller(GrpcChannel):
-    """Answer every call with the same status and message."""
-
-    def __init__(self, status: int, message: bytes) -> None:
-        self._answer = (status, "", [message])
-
-    def wait_connected(self) -> None:
-        pass
-
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
-        return self._answer
-
-
 @EACH_PROTOCOL
 @pytest.mark.parametrize(
     "body",
     [b"", b"null", b"[]", b"{}", b'{"outputs":[{}]}', b'{"outputs":[{"data":[[1]]}]}', HUGE, b"\xff", 9000 * b"["],
 )
 def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body: bytes) -> None:
-    result = check_engine(protocol, lambda _: httpx.Response(200, content=body), caller=FixedCaller(0, body))
+    result = check_engine(
+        protocol, lambda _: httpx.Response(200, content=body), caller=ScriptedCaller(lambda _: (0, "", [body]))
+    )
     assert not result.conforms
     assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.images)
     assert json_report(result)
@@ -207,7 +195,7 @@ def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body:
     "protocol", [protocol for protocol in PROTOCOLS if protocol.rpc], ids=lambda protocol: protocol.name
 )
 def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None:
-    result = check_engine(protocol, caller=FixedCaller(12, b""), model=None)
+    result = check_engine(protocol, caller=ScriptedCaller(lambda _: (12, "", [])), model=None)
     assert not result.conforms
     assert "UNIMPLEMENTED" in result.findings[0].reason
 

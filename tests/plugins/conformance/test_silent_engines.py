@@ -1,15 +1,20 @@
-"""Engines that need authentication: an unauthorized request says nothing about the engine, and never passes."""
+"""Engines that hang, are unreachable, or refuse requests without a key, which says nothing and never passes."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, cast
 
+import grpc
 import httpx
 import pytest
 
 from app.plugins.conformance.check import Level, Verdict
-from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.client.calls import open_channel
+from app.plugins.conformance.client.probe import Probe, Target
 from app.plugins.conformance.runner import UnreachableError
-from tests.plugins.conformance.engines import check_engine
+from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -39,29 +44,20 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
             assert "--request" not in finding.reason
 
 
-class _UnauthorizedCaller(GrpcChannel):
-    """A gRPC engine that rejects every method except `open_method` with this status."""
-
-    def __init__(self, status: int = 16, open_method: str = "none") -> None:
-        self._status, self._open_method = status, open_method
-
-    def wait_connected(self) -> None:
-        pass
-
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, list[bytes]]:
-        # Each of these methods answers with one bool, its first field.
-        return (0, "", [b"\x08\x01"]) if path.endswith(self._open_method) else (self._status, "no key", [])
-
-
 @pytest.mark.parametrize("protocol", ["v2-grpc", "tensorflow-serving-grpc", "grps-grpc"])
 def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
     with pytest.raises(UnreachableError, match="--header-file"):
-        check_engine(protocol, caller=_UnauthorizedCaller())
+        check_engine(protocol, caller=ScriptedCaller(lambda _: (16, "no key", [])))
 
 
 def test_unauthorized_checks_are_listed() -> None:
     """Reject all methods but liveness, so that the name of the model is unknown; no check may fail by that."""
-    report = check_engine("v2-grpc", caller=_UnauthorizedCaller(7, "Live"), model=None)
+
+    def reply(path: str) -> tuple[int, str, list[bytes]]:
+        # Liveness is one bool, the first field.
+        return (0, "", [b"\x08\x01"]) if path.endswith("Live") else (7, "no key", [])
+
+    report = check_engine("v2-grpc", caller=ScriptedCaller(reply), model=None)
     assert "V2G-006" in report.unauthorized
     assert "V2G-001" not in report.unauthorized
     should_checks = [finding.check.id for finding in report.findings if finding.check.level is Level.SHOULD]
@@ -84,3 +80,51 @@ def test_timeout_covers_the_complete_answer() -> None:
         with pytest.raises(httpx.ReadTimeout, match=r"takes more than 0\.05 seconds"):
             probe.get("/")
     assert probe.timeouts == 1
+
+
+@contextmanager
+def hanging() -> Generator[str]:
+    """Run a gRPC server that does not answer until it stops."""
+    stopping = threading.Event()
+    with ThreadPoolExecutor(4) as pool:
+
+        def hang(data: bytes, context: Any) -> bytes:
+            stopping.wait(30)
+            return b""
+
+        class _HangingHandler(grpc.GenericRpcHandler):
+            def service(self, handler_call_details: Any) -> Any:
+                return cast("Any", grpc.unary_unary_rpc_method_handler)(hang)
+
+        server = grpc.server(pool)
+        server.add_generic_rpc_handlers((_HangingHandler(),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"grpc://127.0.0.1:{port}"
+        finally:
+            stopping.set()
+            server.stop(0).wait(10)
+
+
+def test_call_without_answer_times_out() -> None:
+    with (
+        hanging() as url,
+        open_channel(url, {}, 0.2) as channel,
+        pytest.raises(httpx.TimeoutException, match=r"within 0\.2 seconds"),
+    ):
+        channel.call("/inference.GRPCInferenceService/ServerLive", b"", streamed=False)
+
+
+def test_hanging_engine_receives_few_requests() -> None:
+    with hanging() as url, open_channel(url, {}, 0.1) as channel:
+        report = check_engine("v2-grpc", caller=channel)
+    assert not report.conforms
+    assert report.requests == 3
+    assert report.count(Verdict.PASSED) == 0
+
+
+def test_unreachable_engine_is_reported() -> None:
+    url = "grpc://127.0.0.1:1"
+    with open_channel(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
+        check_engine("grps-grpc", caller=channel, url=url)
