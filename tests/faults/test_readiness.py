@@ -33,7 +33,7 @@ from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.protocols import LISTENERS, main_port_protocols
 from tests.support.servers.apps import ECHO_MODELS, echo_model
-from tests.support.servers.grpc_server import GrpcTestClient, message, run_grpc_server
+from tests.support.servers.grpc_server import GrpcTestClient, message, number_request, run_grpc_server
 
 MODEL, OTHER_MODEL = "echo-fp32", "echo-int64"
 GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
@@ -177,10 +177,8 @@ class Surfaces:
         """Return whether an inference succeeds; HTTP and gRPC must agree."""
         http = self.main.post(f"/v2/models/{MODEL}/infer", json=BODY).status_code
         assert http in (200, 503)
-        request = message("ModelInferRequest", model_name=MODEL)
-        request.inputs.add(name="x", datatype="FP32", shape=[1, 1]).contents.fp32_contents.append(1.5)
         try:
-            self.peer.call("ModelInfer", request)
+            self.peer.call("ModelInfer", number_request([1.5], MODEL))
         except grpc.RpcError as error:
             status: Any = error
             assert status.code() is grpc.StatusCode.UNAVAILABLE

@@ -4,14 +4,14 @@ import http.client
 import json
 import os
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.faults.gated import outcomes
+from tests.faults.gated import open_request, outcomes
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ServerProcess, run_server
@@ -53,11 +53,9 @@ def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
 @contextmanager
 def open_stream(server: ServerProcess, text: str, name: str) -> Generator[http.client.HTTPResponse]:
     """Yield a streamed response after its first chunk."""
-    connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=60)
-    with closing(connection):
-        headers = {"Content-Type": "application/json", "X-Request-ID": name}
-        body = json.dumps({"text_input": text})
-        connection.request("POST", "/v2/models/speaker/generate_stream", body, headers)
+    body = json.dumps({"text_input": text})
+    path = "/v2/models/speaker/generate_stream"
+    with open_request(server.address, path, body, **{"X-Request-ID": name}) as connection:
         response = connection.getresponse()
         assert response.status == 200
         assert next_event(response)["text_output"] == "one "
