@@ -1,5 +1,6 @@
-"""Test nested values as tensors: fast reading and the error check agree, and so do rows and columns."""
+"""Test nested values as tensors: fast reading and the error check agree, and so do rows and columns; and as JSON."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,15 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from app.core.engine.models.servable import Servable
-from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, read_tensors
+from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.plugins.tensorflow_serving.signatures import Method, Signature, find_signature
-from app.plugins.tensorflow_serving.values import read_object, read_tensor
+from app.plugins.tensorflow_serving.values import json_value, read_object, read_tensor
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
+from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tests.support.models.fake_models import stand_in_metadata
+from tests.support.rejection import rejects
 
 READABLE = [datatype for datatype in Datatype if datatype not in (Datatype.FP16, Datatype.BF16, Datatype.UINT16)]
 
@@ -161,3 +164,45 @@ def test_body_nested_deeper_than_the_limit_is_rejected() -> None:
 def test_number_with_too_many_digits_is_rejected(digits: int, form: bytes) -> None:
     with pytest.raises(InferenceError, match="too big"):
         read_object(form % (b"1" * digits))
+
+
+def response(*tensors: Tensor) -> InferenceResponse:
+    output = InferenceOutput(name="", predictions=[Tensors(tensors)])
+    return InferenceResponse(id="", model_name="m", model_version="1", outputs=[output])
+
+
+def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Tensor:
+    return Tensor(name=name, datatype=datatype, data=np.array(data, datatype.dtype))
+
+
+EMPTY, UNEVEN = tensor(np.zeros((0, 3))), [tensor([1, 2]), tensor([1, 2, 3], name="z")]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "form", "body"),
+    [
+        ([EMPTY], TensorFormat.ROW, {"predictions": []}),
+        ([EMPTY, tensor(np.zeros((0, 3)), name="z")], TensorFormat.ROW, {"predictions": []}),
+        ([EMPTY], TensorFormat.COLUMN, {"outputs": []}),
+        (UNEVEN, TensorFormat.COLUMN, {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}),
+    ],
+)
+def test_tensors_become_rows_or_columns(tensors: list[Tensor], form: TensorFormat, body: object) -> None:
+    assert json.loads(encode(response(*tensors), form)) == body
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"), [([tensor(1.0)], "no common first dimension"), (UNEVEN, r"'y' \[2\], 'z' \[3\]")]
+)
+def test_outputs_without_a_common_first_dimension_have_no_rows(tensors: list[Tensor], message: str) -> None:
+    with rejects(message):
+        encode(response(*tensors), TensorFormat.ROW)
+
+
+def test_only_output_names_ending_in_bytes_are_written_as_base64() -> None:
+    data = np.empty(2, object)
+    data[:] = [b"\xff\x00", 'é"\n'.encode()]
+    assert json_value(tensor(data, Datatype.BYTES, name="image_bytes")) == [{"b64": "/wA="}, {"b64": "w6kiCg=="}]
+    with pytest.raises(InferenceError, match="bytes that are not text"):
+        json_value(tensor(data, Datatype.BYTES, name="bytes_of_image"))
+    assert json_value(tensor(data[1:], Datatype.BYTES, name="text")) == ['é"\n']
