@@ -16,6 +16,7 @@ from app.plugins.recording.inference import (
     check_numbers,
     image_columns,
 )
+from app.plugins.recording.stores.rows import label_of
 
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
@@ -153,7 +154,7 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         **msgspec.structs.asdict(inference),
         "duration_us": inference.duration,
         **image_columns(inference.image),
-        "labels": None if records is None else [_value_or_none(record.get("label"), str) for record in records],
+        "labels": None if records is None else [_value_or_none(label_of(record), str) for record in records],
         "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),

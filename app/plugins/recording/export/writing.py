@@ -13,7 +13,7 @@ from app.core.engine.error_text import needs_extra
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
 from app.plugins.recording.inference import Batches, Exported, RecordedInference, format_timestamp
-from app.plugins.recording.stores.rows import position
+from app.plugins.recording.stores.rows import label_of, position
 
 Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
 """The format of a file of inferences."""
@@ -151,7 +151,7 @@ def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str
     label: str | None = None
     best: float | None = None
     for record in records or ():
-        name, score = record.get("label"), record.get("score")
+        name, score = label_of(record), record.get("score")
         if not isinstance(name, str):
             continue
         number = float(score) if isinstance(score, int | float) else None

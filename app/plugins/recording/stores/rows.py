@@ -98,7 +98,7 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     scores: dict[str, list[float]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        label, score = field_of(record, "label"), field_of(record, "score")
+        label, score = label_of(record), field_of(record, "score")
         if isinstance(label, str):
             counts[label] += 1
             # Edited exports may have a whole number.
@@ -153,6 +153,12 @@ def field_of(record: object, name: str) -> object:
     if isinstance(record, dict):
         return cast("dict[str, object]", record).get(name)
     return getattr(record, name, None)
+
+
+def label_of(record: object) -> object:
+    """Return the label of a record, an object or a dict: the class, or the group of an entity; None without one."""
+    label = field_of(record, "label")
+    return field_of(record, "entity_group") if label is None else label
 
 
 def _deeper_than(value: object, depth: int) -> bool:

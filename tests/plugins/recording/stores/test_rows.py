@@ -12,6 +12,7 @@ from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, to_rows
 from metadata.request import MetadataEntry
 from tasks.image_classification import LabelledScore
+from tasks.token_classification import Entity
 
 
 class Labelled(msgspec.Struct):
@@ -56,6 +57,11 @@ def test_document_never_contains_null_character(value: Any) -> None:
 def test_label_row_has_best_score_and_count() -> None:
     records = [LabelledScore("ship", 0.3), LabelledScore("quay", 0.5), LabelledScore("ship", 0.8)]
     assert sorted(label_rows(records)) == [LabelRow("quay", 0.5, 1), LabelRow("ship", 0.8, 2)]
+
+
+def test_label_of_an_entity_is_its_group() -> None:
+    entity = {"entity_group": "PER", "score": 0.5, "word": "Ann", "start": 0, "end": 3}
+    assert label_rows([entity, Entity("PER", 0.75, "Bo", 4, 6)]) == [LabelRow("PER", 0.75, 2)]
 
 
 def test_label_row_can_have_no_score() -> None:
