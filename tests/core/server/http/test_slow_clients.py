@@ -125,3 +125,11 @@ def test_client_that_waits_for_a_busy_server_is_not_disconnected(behind: bytes) 
         assert not server.client_left.wait(1)
         server.release.set()
         assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200]
+
+
+def test_thousand_slow_clients_do_not_block_others() -> None:
+    with run_http_server(TransportSettings()) as server, ExitStack() as stack:
+        for _ in range(1000):
+            stack.enter_context(closing(server.connect())).sendall(BODY[:-2])
+        for _ in range(50):
+            assert parse_responses(server.send_and_read(GET + b"Connection: close\r\n\r\n"))[0][0] == 200
