@@ -1,10 +1,7 @@
 """Deliberate faults in an engine of chariot-v2."""
 
-from typing import Any
-
-import httpx
-
 from tests.plugins.conformance.deliberate_faults.spoiling import (
+    change_bytes,
     errors_in,
     rename_field,
     replace_at,
@@ -19,10 +16,8 @@ def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:
     return replace_when(lambda r: r.method == "POST" and r.headers.get("content-type", "") == content_type, status)
 
 
-def reversed_lines(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    if isinstance(answer, bytes) and status == 200:
-        return status, b"".join(line + b"\n" for line in reversed(answer.splitlines()))
-    return status, answer
+def reverse_lines(content: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in reversed(content.splitlines()))
 
 
 ANSWER_FAULTS: AnswerFaults = {
@@ -40,5 +35,5 @@ ANSWER_FAULTS: AnswerFaults = {
 }
 FAULTS = {
     **faults_of("chariot-v2", "detector", ANSWER_FAULTS),
-    **faults_of("chariot-v2", "detector", {"lines backwards": ("CV2-006", reversed_lines)}, raw=True),
+    **faults_of("chariot-v2", "detector", {"lines backwards": ("CV2-006", change_bytes(reverse_lines))}, raw=True),
 }

@@ -31,10 +31,8 @@ def too_few(answer: Any) -> None:
         tensor["flat_float32"].pop()
 
 
-def misread_nested(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    if status == 200 and b'"ndarray"' in request.content:
-        answer["gtensors"]["tensors"][0]["flat_float32"][0] += 1
-    return status, answer
+def plus_one(answer: Any) -> None:
+    answer["gtensors"]["tensors"][0]["flat_float32"][0] += 1
 
 
 def without_message(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
@@ -57,12 +55,6 @@ def comma_separated_stream(request: httpx.Request, status: int, answer: Any) -> 
     return status, answer
 
 
-def stream_without_flags(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    if "streaming" in str(request.url) and status == 200:
-        answer["status"]["status"] = "UNKNOWN"
-    return status, answer
-
-
 ANSWER_FAULTS: AnswerFaults = {
     "live without a flag": ("GRPS-S01", change_answers(lambda a: a["status"].pop("status"), "/health/live")),
     "never ready": ("GRPS-S02", replace_at("/health/ready", 503, failure(503))),
@@ -75,7 +67,8 @@ ANSWER_FAULTS: AnswerFaults = {
     "JSON as text": ("GRPS-008", set_headers(PREDICT, content_type="text/html")),
     "too few elements": ("GRPS-S07", change_answers(too_few, PREDICT), "half_plus_two"),
     "only datatype names accepted": ("GRPS-010", replace_prediction(b'"dtype":7', 400, failure(400)), "half_plus_two"),
-    "nested numbers misread": ("GRPS-011", misread_nested, "half_plus_two"),
+    "nested numbers misread": ("GRPS-011",
+        change_answers(plus_one, matches=lambda r: b'"ndarray"' in r.content), "half_plus_two"),
     "nested once more": ("GRPS-012", replace_field("ndarray", lambda value: [value], PREDICT), "half_plus_two"),
     "ndarray ignored": ("GRPS-013",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" not in str(r.url), 200, SUCCESS)),
@@ -100,7 +93,8 @@ ANSWER_FAULTS: AnswerFaults = {
     "no YAML of a model": ("GRPS-S10", change_answers(lambda a: a.update(str_data="["), "/metadata/model")),
     "metadata of anything": ("GRPS-S11",
         replace_when(lambda r: r.url.path.endswith("/model") and b"conform-unknown" in r.content, 200, SUCCESS)),
-    "a stream without flags": ("GRPS-029", stream_without_flags),
+    "a stream without flags": ("GRPS-029",
+        change_answers(lambda a: a["status"].update(status="UNKNOWN"), matches=lambda r: "streaming" in str(r.url))),
     "ndarray in a stream accepted": ("GRPS-030",
         replace_when(lambda r: "return-ndarray" in str(r.url) and "streaming" in str(r.url), 200, SUCCESS)),
 }  # fmt: skip

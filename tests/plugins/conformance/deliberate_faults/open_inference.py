@@ -3,10 +3,9 @@
 from functools import partial
 from typing import Any
 
-import httpx
-
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     change_answers,
+    change_bytes,
     change_each,
     errors_in,
     replace_at,
@@ -30,17 +29,6 @@ def numbers_as_text(output: Any) -> None:
     output["data"] = [str(value) for value in output["data"]] if "data" in output else []
 
 
-def repeated_outputs(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    if status == 200 and b'"outputs":[' in request.content:
-        answer["outputs"] *= 2
-    return status, answer
-
-
-def truncated_binary(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-    """Drop the last byte of binary answers."""
-    return status, answer[:-1] if isinstance(answer, bytes) else answer
-
-
 def replace_status(path: str, status: int) -> AnswerFault:
     return replace_when(lambda r: r.url.path.endswith(path), status)
 
@@ -62,7 +50,12 @@ ANSWER_FAULTS: AnswerFaults = {
     "numbers as text": ("V2-014", change_outputs(numbers_as_text)),
     "no id": ("V2-S05", change_answers(lambda a: a.pop("id", 0), "/infer")),
     "another model": ("V2-S06", change_answers(lambda a: a.update(model_name="x"), "/infer")),
-    "an output twice": ("V2-S07", repeated_outputs),
+    "an output twice": (
+        "V2-S07",
+        change_answers(
+            lambda a: a.update(outputs=a["outputs"] * 2), matches=lambda request: b'"outputs":[' in request.content
+        ),
+    ),
     "any output accepted": ("V2-S09", replace_containing(b'"outputs":[{"name":"conform', 200, {"outputs": []})),
     "unknown models are 400": ("V2-019", replace_at("/conform-unknown", 400)),
     "errors in a field detail": ("V2-020", errors_in("detail")),
@@ -75,5 +68,5 @@ ANSWER_FAULTS: AnswerFaults = {
     "no versions": ("V2-027", replace_at("/versions/")),
 }
 FAULTS = faults_of("v2", "half_plus_two", ANSWER_FAULTS) | faults_of(
-    "v2", "half_plus_two", {"a byte lost": ("V2-028", truncated_binary)}, raw=True
+    "v2", "half_plus_two", {"a byte lost": ("V2-028", change_bytes(lambda content: content[:-1]))}, raw=True
 )

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import httpx
-
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     change_answers,
     change_body,
+    change_bytes,
     change_each,
     errors_in,
     replace_containing,
@@ -27,10 +26,7 @@ def double_base64(item: Any) -> None:
 
 
 def replaced_bytes(old: bytes, new: bytes) -> AnswerFault:
-    def fault(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-        return status, answer.replace(old, new) if isinstance(answer, bytes) else answer
-
-    return fault
+    return change_bytes(lambda content: content.replace(old, new))
 
 
 ANSWER_FAULTS: AnswerFaults = {

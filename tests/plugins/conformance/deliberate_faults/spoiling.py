@@ -11,15 +11,22 @@ from tests.plugins.conformance.engines import AnswerFault, CallFault, Reply, Req
 Json = dict[str, Any]
 
 
-def change_answers(change: Callable[[Any], object], path: str = "") -> AnswerFault:
-    """Change every answer of status 200 on a path that contains `path`."""
+def change_answers(
+    change: Callable[[Any], object], path: str = "", matches: Callable[[httpx.Request], object] = lambda _: True
+) -> AnswerFault:
+    """Change every answer of status 200 to requests that match, on a path that contains `path`."""
 
     def fault(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
-        if status == 200 and path in request.url.path and not isinstance(answer, bytes):
+        if status == 200 and path in request.url.path and not isinstance(answer, bytes) and matches(request):
             change(answer)
         return status, answer
 
     return fault
+
+
+def change_bytes(change: Callable[[bytes], bytes]) -> AnswerFault:
+    """Change every answer that is not JSON."""
+    return lambda _, status, answer: (status, change(answer) if isinstance(answer, bytes) else answer)
 
 
 def change_each(names: str, change: Callable[[Any], object], path: str = "") -> AnswerFault:
