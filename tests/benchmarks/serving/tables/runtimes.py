@@ -17,6 +17,7 @@ from app.plugins.tuning.candidates import Candidate, with_candidate
 from app.plugins.tuning.data import AnswerComparison, TuningData, read_tuning_data
 from app.plugins.tuning.quantization import quantize
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
+from tasks.inference.limits import Limits
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload, encode_scene
@@ -61,7 +62,7 @@ def _rows(folder: Path, data: TuningData, rounds: int, calls: int, *, with_answe
     (int8,) = model_at(quantized)
     sources = [with_candidate(int8 if item.precision == "int8" else source, item, 1) for item in _CANDIDATES]
     times = _times([_session(item) for item in sources], rounds, calls)
-    comparison = AnswerComparison(data)
+    comparison = AnswerComparison(data, Limits())
     rows: list[list[Cell]] = []
     for candidate, candidate_source, milliseconds in zip(_CANDIDATES, sources, times, strict=True):
         row: list[Cell] = [folder.name, candidate.runtime, candidate.precision, milliseconds, milliseconds / times[0]]
