@@ -247,3 +247,9 @@ def test_nms_compares_only_the_best_oriented_boxes() -> None:
     found = oriented(np.linspace(0.1, 0.9, 2500, dtype=np.float32), boxes, nms=True, score_threshold=0.0)
     assert len(found.labels) == 2000
     assert found.labels[0] == "2499"
+
+
+@pytest.mark.parametrize("labels", [None, (), ("a", " ")])
+def test_missing_or_empty_candidate_labels_are_rejected(labels: tuple[str, ...] | None) -> None:
+    with rejects("got none, or an empty one", "parameters.candidate_labels"):
+        check_candidate_labels(SelectionParameters(candidate_labels=labels), "parameters")

@@ -1,14 +1,12 @@
 """Compare answers with the processors and `generate` of transformers."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.architecture import read_model_spec
@@ -101,17 +99,6 @@ def test_streamed_chunks_equal_answers_to_each_prompt(served: Served, name: str)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_sampling_is_repeatable_with_same_seed(served: Served, name: str) -> None:
-    def sample(seed: int, **more: object) -> str:
-        sampled = {"max_new_tokens": 12, "temperature": 3.0, "seed": seed, **more}
-        return answers(served(name), image_input(scene(), prompts=["what?"], **sampled))[0][0].answer
-
-    assert sample(1) == sample(1)
-    assert len({sample(seed) for seed in range(4)}) > 1
-    assert sample(1, top_k=1) == sample(2, temperature=0)
-
-
-@pytest.mark.parametrize("name", KINDS)
 def test_closed_stream_stops_generation(folder_of: FolderOf, name: str) -> None:
     known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
     network = load_network(known)
@@ -146,35 +133,9 @@ def test_unusable_prompt_is_rejected(served: Served, prompt: str, reason: str) -
         answers(served("llava"), image_input(scene(), prompts=["fine", prompt]))
 
 
-@pytest.fixture
-def templated(folder_of: FolderOf, tmp_path: Path) -> Callable[[str], Servable]:
-    """Return a function that loads the LLaVA model with another chat template."""
-
-    def load_with_template(template: str) -> Servable:
-        return TRANSFORMERS.load(with_template(folder_of("llava"), tmp_path / "llava", template))
-
-    return load_with_template
-
-
-def test_text_model_template_receives_content_as_string(templated: Callable[[str], Servable]) -> None:
-    template = (
-        "{% for each in messages %}{% if each.content is not string %}{{ raise_exception('no text') }}{% endif %}"
-        "{% if 'rude' in each.content %}{{ raise_exception('be polite') }}{% endif %}"
-        "{{ each.role }}: {{ each.content }} {% endfor %}assistant: "
-    )
-    servable = templated(template)
-    ((found,),) = answers(servable, image_input(scene(), prompts=["what?"], max_new_tokens=4))
-    assert found.answer
-    with rejects("chat template rejects the text: be polite", "inputs[0].parameters.prompts[0]"):
-        answers(servable, image_input(scene(), prompts=["rude"]))
-
-
-@pytest.mark.parametrize(
-    "template", ["{{ messages[0].content[1].text }}", "<image> hello", "{{ raise_exception('never') }}", "{% if %}"]
-)
-def test_template_without_image_and_prompt_is_rejected(templated: Callable[[str], Servable], template: str) -> None:
+def test_template_without_image_and_prompt_is_rejected(folder_of: FolderOf, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not accept one image and one question"):
-        templated(template)
+        TRANSFORMERS.load(with_template(folder_of("llava"), tmp_path / "llava", "<image> hello"))
 
 
 @pytest.mark.parametrize("name", ["llava", "blip"])

@@ -155,15 +155,6 @@ def test_joined_chunks_equal_answer(served: Served) -> None:
     assert len(chunks) > 6
 
 
-def test_sampling_is_repeatable_with_same_seed(served: Served) -> None:
-    def sample(**parameters: Any) -> list[list[Any]]:
-        return answers(served("causal_lm"), text_input("Hello", max_new_tokens=16, **parameters))
-
-    assert sample(temperature=2.0, seed=1) == sample(temperature=2.0, seed=1)
-    assert sample(temperature=2.0, seed=1) != sample(temperature=2.0, seed=2)
-    assert sample(temperature=2.0, top_k=1) == sample()
-
-
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
 def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> None:
     with rejects(reason, "inputs[0].data[1]"):
@@ -189,8 +180,6 @@ def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(folder_o
     expected = sum(float(row[token]) for row, token in zip(scores.detach(), tokens, strict=True))
     assert target.predictions.scores.tolist() == pytest.approx([expected], abs=1e-3)
 
-
-pytestmark = pytest.mark.slow
 
 NAMES = ["text_classifier", "token_classifier", "gpt2_classifier", "roberta_classifier"]
 

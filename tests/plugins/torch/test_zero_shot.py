@@ -1,7 +1,6 @@
 """Compare zero-shot models with the post-processing of transformers, and run them with commands."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -84,21 +83,9 @@ def test_grounding_assigns_class_of_best_word(folder_of: FolderOf, served: Serve
 
 
 @pytest.mark.parametrize("name", ["clip", "owlvit"])
-@pytest.mark.parametrize(
-    ("parameters", "kind"),
-    [
-        ({}, ErrorKind.INVALID_REQUEST),
-        ({"candidate_labels": []}, ErrorKind.INVALID_REQUEST),
-        ({"candidate_labels": ["a", " "]}, ErrorKind.INVALID_REQUEST),
-        ({"candidate_labels": ["a"] * 257}, ErrorKind.TOO_LARGE),
-        ({"candidate_labels": ["a" * 257]}, ErrorKind.TOO_LARGE),
-    ],
-)
-def test_missing_or_invalid_candidate_labels_are_rejected(
-    served: Served, name: str, parameters: dict[str, Any], kind: ErrorKind
-) -> None:
-    with rejects(path="inputs[0].parameters.candidate_labels", kind=kind):
-        answers(served(name), image_input(scene(), **parameters))
+def test_missing_candidate_labels_are_rejected(served: Served, name: str) -> None:
+    with rejects("Expected the names of the classes", "inputs[0].parameters.candidate_labels"):
+        answers(served(name), image_input(scene()))
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip", "owlvit", "grounding_dino"])
