@@ -1,7 +1,6 @@
 """Measure queries with two filters over a million recorded inferences in SQLite: milliseconds for a page of 50.
 
-The store is created in a temporary folder, or in the given folder, where later runs use it again. Usage:
-``python -m tests.benchmarks.recorded_query``.
+Usage: ``python -m tests.benchmarks.recorded_query``.
 """
 
 import argparse
@@ -23,6 +22,7 @@ from tests.support.data.recorded_rows import recorded_inference
 
 TARGET = 200
 BATCH = 2000
+ROUNDS = 5
 STARTED = 1_767_225_600_000_000
 """2026-01-01, in microseconds; there is one inference a second from then on."""
 CAMERAS = ("north", "south", "east", "west", "gate", "roof", "yard", "dock")
@@ -33,15 +33,11 @@ def main() -> None:
     """Create the store, run the queries, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inferences", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary_folder:
-        file = (options.folder or Path(temporary_folder)) / f"recorded-{options.inferences}.db"
-        if not file.exists():
-            started = time.perf_counter()
-            make_store(file, options.inferences)
-            print(f"made in {time.perf_counter() - started:.0f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        file, started = Path(folder) / "recorded.db", time.perf_counter()
+        make_store(file, options.inferences)
+        print(f"made in {time.perf_counter() - started:.0f} s")
         print(f"{options.inferences:,} inferences, {file.stat().st_size / 1e6:,.0f} MB; a page of 50, newest first")
         print(f"{'milliseconds':>12} {'slowest':>8} {'of CPU':>7} {'found':>6}  two filters")
         slow = 0
@@ -49,7 +45,7 @@ def main() -> None:
             elapsed: list[float] = []
             cpu_times: list[float] = []
             found = 0
-            for _ in range(options.rounds):
+            for _ in range(ROUNDS):
                 # A new reader for each query: only the operating system caches the file.
                 reader = RecordingReader(parse_dsn(str(file)))
                 started, cpu_started = time.perf_counter(), time.process_time()
@@ -88,14 +84,11 @@ def queries(count: int) -> dict[str, InferenceQuery]:
 
 def make_store(file: Path, count: int) -> None:
     """Write a store of `count` inferences."""
-    part = file.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    store, dice = SqliteStore(part), random.Random(0)
+    store, dice = SqliteStore(file), random.Random(0)
     store.open()
     for start in range(0, count, BATCH):
         store.write([_rows(dice, number, count) for number in range(start, min(start + BATCH, count))])
     store.close()
-    part.rename(file)
 
 
 def _rows(dice: random.Random, number: int, count: int) -> Rows:
