@@ -96,9 +96,10 @@ def test_json_binary_typed_and_raw_inputs_decode_to_the_same_tensor(datatype: st
             assert tensor.data.dtype.newbyteorder("=") == Datatype(datatype).dtype
 
 
-def test_fp16_is_read_from_raw_contents() -> None:
-    request, _ = read(input_header("FP16", [2]), raw_input_contents=[raw("FP16", [0.5, -2])])
-    assert values_of(request.inputs[0]) == [0.5, -2]
+def test_raw_contents_are_read_in_the_order_of_inputs() -> None:
+    blocks = [raw("FP16", [0.5, -2]), raw("FP16", [1, 3])]
+    request, _ = read(*[input_header("FP16", [2])] * 2, raw_input_contents=blocks)
+    assert [values_of(tensor) for tensor in request.inputs] == [[0.5, -2], [1, 3]]
 
 
 def test_bytes_contents_have_no_length_prefix_and_can_be_base64() -> None:
