@@ -169,14 +169,16 @@ def _check(folder: Path, reader: "_CalibrationReader") -> float:
 
 
 def _relative_difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return the norm of the difference, relative to that of `expected`; 0 if they cannot be compared."""
-    if np.isfinite(expected).all() and not np.isfinite(found).all():
-        return np.inf
+    """Return the norm of the difference, relative to that of `expected`; 0 if they cannot be compared.
+
+    Infinity and NaN count as zeros: 0/0, such as the angle of no object, is in few places.
+    """
     norm = float(np.linalg.norm(expected.astype(np.float64)))
     # The number of rows may depend on the scores.
     if expected.shape != found.shape or not 0 < norm < np.inf:
         return 0.0
-    return float(np.linalg.norm(found.astype(np.float64) - expected)) / norm
+    numbers = np.where(np.isfinite(found), found, 0).astype(np.float64)
+    return float(np.linalg.norm(numbers - expected)) / norm
 
 
 class _CalibrationReader:

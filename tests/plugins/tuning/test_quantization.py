@@ -19,6 +19,7 @@ from app.core.assembly.discovery import model_at
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.plugins.in_process.model import InProcessModel
 from app.plugins.tuning.quantization import next_version, quantize
+from fixtures.scenes import ORIENT, make_scenes
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
@@ -146,6 +147,15 @@ def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> Non
     with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
         quantize(source, IMAGES, next_version(source))
     assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
+
+
+def test_undefined_numbers_in_few_places_are_accepted(tmp_path: Path) -> None:
+    # The angle of a place without an object is the arctangent of 0/0 after rounding to int8.
+    images = [tmp_path / f"{number}.png" for number in range(4)]
+    for image, scene in zip(images, make_scenes(30_000, ORIENT, len(images)), strict=True):
+        Image.fromarray(scene.image).save(image)
+    source = copy_of(tmp_path, "oriented-detector")
+    assert quantize(source, images, next_version(source)).difference < 0.1
 
 
 def test_quantised_version_keeps_the_labels_of_a_file(tmp_path: Path) -> None:
