@@ -42,6 +42,7 @@ _GRACE_SECONDS = 5.0
 """Seconds after the drain timeout in which everything else must close."""
 
 _logger = logging.getLogger(__name__)
+_log_sampler = LogSampler()
 
 
 class Listener(msgspec.Struct, kw_only=True, eq=False):
@@ -115,7 +116,9 @@ class HttpServer(uvicorn.Server):
 
     async def serve_on(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on listening sockets, which are those of the listeners, in the running event loop."""
-        _sample_log()
+        uvicorn_logger = logging.getLogger("uvicorn.error")
+        uvicorn_logger.setLevel(logging.WARNING)
+        uvicorn_logger.addFilter(_is_logged)
         for listen_socket in sockets:
             set_timeouts(listen_socket, self._transport.settings.write_timeout)
         self._transport.connections = self.server_state.connections
@@ -186,22 +189,9 @@ def _context_factory(certificates: Certificates | None) -> Callable[..., ssl.SSL
     return create
 
 
-class _SampledLines(logging.Filter):
+def _is_logged(record: logging.LogRecord) -> bool:
     """Limit uvicorn's lines about invalid requests, so that no client can fill a disk."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sampler = LogSampler()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno > logging.WARNING or self._sampler.sample() is not None
-
-
-def _sample_log() -> None:
-    logger = logging.getLogger("uvicorn.error")
-    logger.setLevel(logging.WARNING)
-    if not any(isinstance(log_filter, _SampledLines) for log_filter in logger.filters):
-        logger.addFilter(_SampledLines())
+    return record.levelno > logging.WARNING or _log_sampler.sample() is not None
 
 
 def _exit_after(seconds: float) -> None:

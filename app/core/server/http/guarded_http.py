@@ -7,6 +7,7 @@ sees such a head as it is: without the header Upgrade, the client gets its answe
 import asyncio
 import http
 import re
+from collections import deque
 from typing import Any, cast
 
 import httptools
@@ -114,7 +115,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
         self._cycles.append(self.cycle)
         # Trailers of chunks must not become headers.
-        self.headers = cast("Any", _DroppedFields())
+        self.headers = cast("Any", deque(maxlen=0))
 
     def on_body(self, body: bytes) -> None:
         self._framing -= _MAX_FRAMING * len(body)
@@ -214,13 +215,6 @@ class GuardedHttp(HttpToolsProtocol):
             self.transport.write_eof()
         # Closing while the client still sends would destroy the response on its way.
         self.loop.call_later(linger, self.transport.close)
-
-
-class _DroppedFields:
-    """A list of headers that stays empty."""
-
-    def append(self, _: tuple[bytes, bytes]) -> None:
-        """Drop a field."""
 
 
 def raw_response(status: int, message: str) -> bytes:

@@ -7,8 +7,7 @@ the reader of the log: a full pipe must not block workers or the event loop.
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 _DELAY = 0.02
 _FLUSH_TIMEOUT = 1.0
@@ -35,8 +34,6 @@ class LogLines:
         self._batch_written = threading.Condition(self._lock)
         self._is_writing = False
         self._thread: threading.Thread | None = None
-        # Keep a reference: `logging` keeps only weak ones.
-        self._shutdown_handler = CallOnShutdown(self.flush)
 
     def info(self, line: bytes) -> None:
         """Queue a line that may be delayed."""
@@ -121,16 +118,6 @@ class LogLinesHandler(logging.Handler):
         line = self.format(record).encode(errors="backslashreplace")
         (self._lines.info if record.levelno < logging.WARNING else self._lines.warning)(line)
 
-
-class CallOnShutdown(logging.Handler):
-    """Call a function in `logging.shutdown`: when the interpreter exits, or before a forced exit."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        super().__init__()
-        self._call = call
-
-    def emit(self, record: Any) -> None:
-        """Ignore the record: this handler only hooks into the shutdown."""
-
     def flush(self) -> None:
-        self._call()
+        """Write the queued lines. `logging.shutdown` calls this, at the exit and before a forced one."""
+        self._lines.flush()

@@ -5,7 +5,6 @@ import logging
 import sys
 import threading
 from collections.abc import MutableMapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -56,12 +55,11 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
             ),
         ]
         own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
-        logger_factory: Any = structlog.stdlib.LoggerFactory()
     else:
-        final_processors = [_format_exception, structlog.processors.JSONRenderer(_as_json)]
+        to_json = structlog.processors.JSONRenderer(lambda event, **_: _encode(event).decode())
+        final_processors = [_format_exception, to_json]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
-        own_processors = [_format_exception, _as_bytes]
-        logger_factory = partial(_use_log_lines, lines)
+        own_processors = [_format_exception, lambda _, __, event: _encode(event)]
         # The readers of the log cannot read Python's own tracebacks.
         sys.excepthook = _log_crash
         threading.excepthook = lambda crash: _log_crash(*crash[:3])
@@ -78,7 +76,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
     structlog.configure(
         processors=[structlog.stdlib.add_log_level, structlog.processors.MaybeTimeStamper(fmt="iso"), *own_processors],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=logger_factory,
+        logger_factory=structlog.stdlib.LoggerFactory() if resolved_format == "console" else lambda *_: lines,
         cache_logger_on_first_use=True,
     )
     return resolved_format
@@ -95,10 +93,6 @@ def _is_not_disconnect(record: logging.LogRecord) -> bool:
     """Return False for the error of gRPC when a client disconnects: the log line of the request reports it."""
     exception = record.exc_info[1] if record.exc_info else None
     return type(exception).__name__ != "ExecuteBatchError"
-
-
-def _use_log_lines(logger: LogLines, *_: object) -> LogLines:
-    return logger
 
 
 def _shorten_for_terminal(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -126,14 +120,6 @@ def _escape_control_characters(_: object, __: str, event: MutableMapping[str, An
         if isinstance(value, str) and not value.isprintable():
             event[name] = printable_text(value) if name == "exception" else repr(value)
     return event
-
-
-def _as_bytes(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
-    return _encode(event)
-
-
-def _as_json(event: object, **_: object) -> str:
-    return _encode(event).decode()
 
 
 def _encode(event: object) -> bytes:

@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import threading
+from weakref import ref
 
 from app.core.server.logs import lines as log_lines
 from app.core.server.logs.lines import LogLines, LogLinesHandler
@@ -64,8 +65,9 @@ def test_warning_is_written_at_once_after_earlier_lines() -> None:
 def test_shutdown_of_logging_writes_pending_lines() -> None:
     file = CountingFile()
     lines = LogLines(file, delay=60)
+    handler = LogLinesHandler(lines)
     lines.info(b"pending")
-    logging.shutdown()
+    logging.shutdown([ref(handler)])
     assert file.getvalue() == b"pending\n"
 
 
