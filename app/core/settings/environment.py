@@ -29,9 +29,8 @@ def drop_empty_variables(_: App, __: tuple[str, ...], arguments: ArgumentCollect
     """Read an empty environment variable as one that is not set: Compose writes ``${NAME:-}`` as one."""
     for argument in arguments:
         if [(token.source, token.value) for token in argument.tokens] == [("env", "")]:
-            argument.tokens.clear()
-            for name in [name for name in argument.parameter.env_var or () if os.environ.get(name)][:1]:
-                argument.tokens.append(Token(keyword=name, value=os.environ[name], source="env"))
+            names = [name for name in argument.parameter.env_var or () if os.environ.get(name)]
+            argument.tokens[:] = [Token(keyword=name, value=os.environ[name], source="env") for name in names[:1]]
 
 
 def check_values(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:

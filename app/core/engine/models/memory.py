@@ -34,25 +34,23 @@ class LoadMeter:
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._running = 0
-        self._started = 0
+        # Whether the load that started last was alone then. If it was not that of a thread, it overlapped that one.
+        self._is_alone = True
 
     def measure(self, load: Callable[[], T]) -> tuple[T, int | None]:
         """Return the result of `load` and the bytes that it added; None if other loads ran, or it added nothing."""
         has_turn = self._turn.acquire(timeout=self._seconds)
+        with self._lock:
+            self._is_alone = not self._running
+            self._running += 1
         try:
-            with self._lock:
-                self._running += 1
-                self._started += 1
-                number, is_alone = self._started, self._running == 1
             before = self._resident()
-            try:
-                result = load()
-                added = self._resident() - before
-            finally:
-                with self._lock:
-                    self._running -= 1
-                    is_alone = is_alone and self._started == number
+            result = load()
+            added = self._resident() - before
         finally:
+            with self._lock:
+                self._running -= 1
+                is_alone = self._is_alone
             if has_turn:
                 self._turn.release()
         return result, added if is_alone and added > 0 else None

@@ -213,9 +213,7 @@ class Registry:
         """
         if target and not target.startswith(CHARIOT_PREFIX):
             return target
-        if len(self._models) == 1:
-            return next(iter(self._models))
-        if not target:
+        if self.only_model is not None or not target:
             return self.default_name()
         chariot_id = target.removeprefix(CHARIOT_PREFIX)
         name = self._names_by_chariot_id.get(chariot_id.lower(), target)
@@ -231,11 +229,10 @@ class Registry:
         """
         if (only_model := self.only_model) is not None:
             return only_model
-        for registration in self.registrations:
-            if registration.source.settings.default:
-                return registration.source.name
-        ids = [registration.chariot_id for registration in self.registrations]
-        paths = [f"/v2/models/{CHARIOT_PREFIX}{chariot_id}/infer" for chariot_id in ids]
+        models = self.registrations
+        if (default := next((model for model in models if model.source.settings.default), None)) is not None:
+            return default.source.name
+        paths = [f"/v2/models/{CHARIOT_PREFIX}{model.chariot_id}/infer" for model in models]
         message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
         raise _not_found(message, "Choose one of", paths)
 

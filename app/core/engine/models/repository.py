@@ -81,25 +81,21 @@ class Repository:
             if len({source.version for source in sources}) < len(sources):
                 message = f"Failed to load {name!r}: two models have this name and version; rename one of them"
                 raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+            ready: list[Registration] = []
+            source, kind = sources[0], ErrorKind.INVALID_REQUEST
             try:
                 for check in self.checks:
                     check(sources)
-            except ModelError as error:
-                _logger.error("model failed to load", extra={"model": name, "reason": str(error)})
-                reason = redact_paths(str(error), sources[0])
-                self._failures[name] = sources[0].version, reason
-                raise InferenceError(ErrorKind.INVALID_REQUEST, f"Failed to load {name!r}: {reason}") from None
-            ready: list[Registration] = []
-            for source in sources:
-                fields = {"model": name, "version": source.version}
-                try:
+                kind = ErrorKind.MODEL_NOT_READY
+                for source in sources:
                     servable = await run_in_daemon_thread(partial(load_model, source, self._load))
-                except ModelError as error:
-                    _logger.error("model failed to load", extra={**fields, "reason": str(error)})
-                    reason = redact_paths(str(error), source)
-                    self._failures[name] = source.version, reason
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {reason}") from None
-                ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
+                    ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
+            except ModelError as error:
+                fields = {"model": name, "version": source.version, "reason": str(error)}
+                _logger.error("model failed to load", extra=fields)
+                reason = redact_paths(str(error), source)
+                self._failures[name] = source.version, reason
+                raise InferenceError(kind, f"Failed to load {name!r}: {reason}") from None
             self.registry.replace(name, ready)
             for registration in ready:
                 _logger.info("model ready", extra={"model": name, "version": registration.source.version})

@@ -187,8 +187,7 @@ class Admission:
             thread takes to wake up is not queueing.
         """
         wait: float | None = 0.0
-        if self.clients.max_in_flight is not None:
-            self.clients.acquire(context)
+        self.clients.acquire(context)
         if self.in_flight >= self._workers:
             wait = self._limited_wait(model, deadline)
             if (error := self._rejection(model, wait, deadline)) is not None:
@@ -201,8 +200,7 @@ class Admission:
 
     def release(self, model: str, context: RequestContext) -> None:
         """Stop counting a request for `model`."""
-        if self.clients.max_in_flight is not None:
-            self.clients.release(context)
+        self.clients.release(context)
         with self._lock:
             self.in_flight -= 1
             self._in_flight_by_model[model] -= 1
@@ -245,10 +243,10 @@ class Admission:
         own_limit = self._model_limit(model)
         if own_limit is not None:
             return own_limit
-        default = self._queue_limits.max_waiting_each
-        if default is not None:
-            return default
-        return self._queue_limits.max_waiting // 2 if self._multi_model() else self._queue_limits.max_waiting
+        limits = self._queue_limits
+        if limits.max_waiting_each is not None:
+            return limits.max_waiting_each
+        return limits.max_waiting // 2 if self._multi_model() else limits.max_waiting
 
 
 def _overload(reason: str, expected_wait: float = 0.0) -> InferenceError:

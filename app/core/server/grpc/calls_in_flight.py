@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 import grpc
@@ -40,39 +40,30 @@ class CallsInFlight:
             task.cancel()
 
     def _track_unary(self, inner: Any) -> Any:
-        async def answer(request: Any, call: Call) -> bytes:
-            task = cast("asyncio.Task[Any]", asyncio.current_task())
-            self._tasks.add(task)
-            try:
+        async def answer(request: Any, call: Call) -> Any:
+            async with self._tracked(call):
                 return await inner(request, call)
-            except asyncio.CancelledError:
-                if not self._is_aborting:
-                    raise
-            finally:
-                self._tasks.discard(task)
-            return await _abort(call)
 
         return answer
 
     def _track_stream(self, inner: Any) -> Any:
         async def answer(request: Any, call: Call) -> AsyncGenerator[bytes]:
-            task = cast("asyncio.Task[Any]", asyncio.current_task())
-            self._tasks.add(task)
-            try:
-                async with aclosing(inner(request, call)) as responses:
-                    async for response in responses:
-                        yield response
-            except asyncio.CancelledError:
-                if not self._is_aborting:
-                    raise
-            else:
-                return
-            finally:
-                self._tasks.discard(task)
-            await _abort(call)
+            async with self._tracked(call), aclosing(inner(request, call)) as responses:
+                async for response in responses:
+                    yield response
 
         return answer
 
-
-async def _abort(call: Call) -> bytes:
-    return await call.abort(grpc.StatusCode.UNAVAILABLE, str(stopping_error()))
+    @asynccontextmanager
+    async def _tracked(self, call: Call) -> AsyncGenerator[None]:
+        """While entered, `abort` ends the call."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._tasks.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._is_aborting:
+                raise
+            await call.abort(grpc.StatusCode.UNAVAILABLE, str(stopping_error()))
+        finally:
+            self._tasks.discard(task)
