@@ -68,10 +68,6 @@ class LoadedPlugins:
         """Return the names of the installed third-party plugins that are not enabled."""
         return sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
 
-    def owner(self, kind: str, name: str) -> str | None:
-        """Return the plugin that has a name of a kind (such as ``command``), or None."""
-        return self._owners.get((kind, name))
-
     def skipped_owner(self, name: str, kind: str | None = None) -> Skipped | None:
         """Return the skipped plugin that has a name of a kind; by default of any kind, such as command or option."""
         for skipped in self.skipped.values():

@@ -70,7 +70,7 @@ def main() -> None:
         _enable_plugins(sys.argv)
         cli = command_line()
         name = sys.argv[1] if len(sys.argv) > 1 else ""
-        if registry().owner("command", name) is not None and cli[name].default_command is not None:
+        if name in registry().commands and cli[name].default_command is not None:
             # The line of the list would replace the docstring, which also lists exit statuses.
             cli[name].help = None
         else:

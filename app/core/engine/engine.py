@@ -58,6 +58,7 @@ class Engine(Readiness):
 
     Attributes:
         extensions: names of extensions of the Open Inference Protocol that plugins add.
+        draining: whether long requests should finish early, because the server stops.
         arriving: while entered, count a request whose body arrives, for `overload`.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
         count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
@@ -78,13 +79,18 @@ class Engine(Readiness):
         self.repository = repository
         self.limits = limits
         self.extensions: list[str] = []
-        self._draining = self._aborting = self._closed = False
+        self.draining = self._aborting = self._closed = False
         self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers)
         registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
         pool = ThreadPool(workers, "inference")
         admission = Admission(
-            workers, queue_limits, registry.max_waiting, lambda: registry.multi_model, pool.expected_wait, clients
+            workers,
+            queue_limits,
+            registry.max_waiting,
+            lambda: registry.only_model is None,
+            pool.expected_wait,
+            clients,
         )
         self._queue_limits = queue_limits
         self._main_lane = Lane(pool, admission)
@@ -107,11 +113,6 @@ class Engine(Readiness):
             self._record_sink = parts.record_sink
         self._executor.attach(parts.annotators, parts.record_sink)
         self.extensions += parts.extensions
-
-    @property
-    def draining(self) -> bool:
-        """Return whether long requests should finish early, because the server stops."""
-        return self._draining
 
     @property
     def busy(self) -> bool:
@@ -249,7 +250,7 @@ class Engine(Readiness):
         HTTP requests that are cancelled from now on are answered with MODEL_NOT_READY.
         """
         self.mark_not_ready()
-        self._draining = True
+        self.draining = True
 
     def abort_calls(self) -> None:
         """Answer requests that are cancelled from now on with MODEL_NOT_READY, those over gRPC too."""
@@ -257,7 +258,7 @@ class Engine(Readiness):
 
     def close(self) -> None:
         """Accept no more requests, drop those that wait, and let lanes finish early."""
-        self._draining = self._closed = True
+        self.draining = self._closed = True
         for lane in self._lanes.values():
             lane.pool.close()
 
@@ -309,4 +310,4 @@ class Engine(Readiness):
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
-        return self._aborting or (self._draining and context.disconnected is not None)
+        return self._aborting or (self.draining and context.disconnected is not None)

@@ -149,11 +149,8 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             self.outcome, self.error = failure.kind, str(failure)
         if (result := self.result) is not None:
             self.batch_size = result.batch_size
-            self.decode_ns, self.model_ns, self.postprocess_ns = (
-                result.decode_ns,
-                result.model_ns,
-                result.postprocess_ns,
-            )
+            self.decode_ns, self.model_ns = result.decode_ns, result.model_ns
+            self.postprocess_ns = result.postprocess_ns
         if (registration := self.registration) is not None:
             self.model_version = registration.source.version
             if registration.servable is not None:

@@ -13,7 +13,7 @@ from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.transport import Transport
 from app.core.server.listen import ListenError, connectable_host, open_listen_socket
-from app.core.server.process_setup import freeze_garbage, running
+from app.core.server.process_setup import freeze_garbage, repeating
 from app.core.server.serving import HttpServer, Listener, ShutdownHooks
 from app.core.settings.model import ModelSource
 
@@ -92,17 +92,8 @@ async def polling(repository: Repository, seconds: float | None) -> AsyncGenerat
         yield
         return
     await repository.refresh()
-    async with running(_poll(repository, seconds)):
+    async with repeating(repository.refresh, seconds, "model repository scan failed"):
         yield
-
-
-async def _poll(repository: Repository, seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await repository.refresh()
-        except Exception:
-            _logger.exception("model repository scan failed")
 
 
 def run(

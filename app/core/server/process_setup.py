@@ -3,10 +3,11 @@
 import asyncio
 import ctypes
 import gc
+import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import cv2
@@ -14,6 +15,7 @@ import cv2
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 
 _RELEASE_SECONDS = 30.0
+_logger = logging.getLogger(__name__)
 
 # Parameters of mallopt(3), from glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
@@ -83,14 +85,26 @@ async def releasing_memory(
     """
 
     async def release_when_idle() -> None:
+        if not busy():
+            await run_in_daemon_thread(release)
+
+    async with repeating(release_when_idle, seconds, "memory not released"):
+        yield
+
+
+@asynccontextmanager
+async def repeating(action: Callable[[], Awaitable[object]], seconds: float, failure: str) -> AsyncGenerator[None]:
+    """While entered, call `action` every `seconds`; log its errors as `failure`, as when no thread can be started."""
+
+    async def repeat() -> None:
         while True:
             await asyncio.sleep(seconds)
-            if not busy():
-                # The system may be unable to start a thread now.
-                with suppress(RuntimeError):
-                    await run_in_daemon_thread(release)
+            try:
+                await action()
+            except Exception:
+                _logger.exception(failure)
 
-    async with running(release_when_idle()):
+    async with running(repeat()):
         yield
 
 

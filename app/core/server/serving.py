@@ -27,7 +27,6 @@ from app.core.server.auth.rate_limiter import LogSampler
 from app.core.server.http.guarded_http import GuardedHttp
 from app.core.server.http.transport import Transport
 from app.core.server.listen import set_timeouts
-from app.core.server.process_setup import running
 from app.core.server.tls import Certificates
 
 _ABORT_SECONDS = 4.0
@@ -127,7 +126,7 @@ class HttpServer(uvicorn.Server):
         with self.capture_signals():
             async with AsyncExitStack() as stack:
                 if certificates is not None:
-                    await stack.enter_async_context(running(certificates.follow()))
+                    await stack.enter_async_context(certificates.following())
                 await stack.enter_async_context(self._own_lifespan)
                 await self.serve(list(sockets))
 

@@ -6,15 +6,17 @@ import re
 import ssl
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import msgspec
-from prometheus_client import CollectorRegistry, Gauge
 
 from app.core.server.auth.watched_file import FileStamp, file_stamp
+from app.core.server.process_setup import repeating
 from app.core.settings.server import ServerSettings, SettingsError
 
 _CHECK_SECONDS = 5.0
@@ -64,15 +66,9 @@ class Certificates:
         """Return the end of the certificate's validity, in seconds since the epoch."""
         return self._current.expiry
 
-    async def follow(self, seconds: float = _CHECK_SECONDS) -> None:
-        """Reload renewed certificates every `seconds`, until cancelled. A thread reads the files: they can be slow."""
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await asyncio.to_thread(self.reload_if_changed)
-            except Exception:
-                # The system may be unable to start a thread now.
-                _logger.exception("certificate not renewed")
+    def following(self, seconds: float = _CHECK_SECONDS) -> AbstractAsyncContextManager[None]:
+        """While entered, reload renewed certificates every `seconds`. A thread reads the files: they can be slow."""
+        return repeating(partial(asyncio.to_thread, self.reload_if_changed), seconds, "certificate not renewed")
 
     def reload_if_changed(self) -> bool:
         """Reload the files if they have changed. Return whether the certificate was replaced.
@@ -109,12 +105,6 @@ class Certificates:
             return current
 
         return grpc.dynamic_ssl_server_credentials(initial, fetch_changed, self._client_ca is not None)
-
-    def export_expiry(self, metrics: CollectorRegistry) -> None:
-        """Export the end of the certificate's validity as a metric."""
-        name = "charioteer_certificate_expiry_timestamp_seconds"
-        gauge = Gauge(name, "When the certificate of the server ends, in seconds since the epoch.", registry=metrics)
-        gauge.set_function(lambda: self.expiry)
 
     def _load(self) -> _Loaded:
         cert, key = (_read(path, option) for path, option in ((self._cert, "--tls-cert"), (self._key, "--tls-key")))

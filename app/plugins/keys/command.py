@@ -71,12 +71,13 @@ def list_keys(*, file: KeyFile) -> None:
     Args:
         file: Key file.
     """
-    from app.core.server.auth.api_keys import load_keys
+    from app.core.server.auth.api_keys import read_keys
+    from app.core.server.auth.watched_file import read_file
 
     listing = table("name", "permissions", "requests a second", "burst", "good until", "sha256")
     listing.box, listing.pad_edge = None, False
     now = datetime.now(UTC)
-    for key in load_keys(file):
+    for key in read_file(file, read_keys):
         rate = "" if key.requests_per_second is None else f"{key.requests_per_second:g}"
         until = "" if key.not_after is None else key.not_after.isoformat()
         if key.not_after is not None and key.not_after < now:

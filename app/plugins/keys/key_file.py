@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.server.auth.api_keys import ApiKey, digest_of, load_keys, read_keys
+from app.core.server.auth.api_keys import ApiKey, digest_of, read_keys
+from app.core.server.auth.watched_file import read_file
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
 
@@ -57,7 +58,7 @@ def _edited_keys(path: Path) -> Generator[list[ApiKey]]:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            keys = list(load_keys(path)) if path.exists() else []
+            keys = list(read_file(path, read_keys)) if path.exists() else []
             yield keys
             content = msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n"
             read_keys(content)

@@ -28,7 +28,13 @@ from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings, SettingsError
 from tests.support.polling import wait_until, wait_until_async
 from tests.support.servers.certificate_authority import CertificateAuthority, peer_certificate_serial
-from tests.support.servers.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.servers.http_connections import (
+    HttpTestServer,
+    local_transport,
+    parse_responses,
+    read_until_closed,
+    run_http_server,
+)
 
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -237,7 +243,7 @@ def test_client_ca_is_renewed(tmp_path: Path, authority: CertificateAuthority, f
 def test_certificate_expiry_is_a_metric(authority: CertificateAuthority) -> None:
     ends = datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)
     metrics = CollectorRegistry()
-    Certificates(*authority.issue("server", not_after=ends)).export_expiry(metrics)
+    local_transport(certificates=Certificates(*authority.issue("server", not_after=ends)), metrics=metrics)
     assert metrics.get_sample_value("charioteer_certificate_expiry_timestamp_seconds") == ends.timestamp()
 
 
@@ -304,9 +310,8 @@ class FlakyCertificates(Certificates):
 def test_failed_check_is_followed_by_another(files: tuple[Path, Path], caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         certificates = FlakyCertificates(*files)
-        task = asyncio.create_task(certificates.follow(0.01))
-        await wait_until_async(lambda: certificates.checks > 1)
-        task.cancel()
+        async with certificates.following(0.01):
+            await wait_until_async(lambda: certificates.checks > 1)
 
     asyncio.run(asyncio.wait_for(run(), 60))
     assert [record.message for record in caplog.records] == ["certificate not renewed"]

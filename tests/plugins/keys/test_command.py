@@ -5,15 +5,19 @@ import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.server.auth.api_keys import ApiKey, ApiKeys, load_keys
+from app.core.server.auth.api_keys import ApiKey, ApiKeys, read_keys
+from app.core.server.auth.watched_file import read_file
 from app.core.settings.server import SettingsError
 from app.plugins.keys.command import add, list_keys, remove
 from app.plugins.keys.key_file import add_key, remove_key
+
+load_keys = partial(read_file, parse=read_keys)
 
 
 @pytest.fixture

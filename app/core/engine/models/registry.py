@@ -115,11 +115,6 @@ class Registry:
         return sorted(self._models)
 
     @property
-    def multi_model(self) -> bool:
-        """Return whether there is more than one model."""
-        return len(self._models) > 1
-
-    @property
     def only_model(self) -> str | None:
         """Return the name of the only model, None if there are several or none."""
         return next(iter(self._models)) if len(self._models) == 1 else None

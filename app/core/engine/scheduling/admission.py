@@ -150,14 +150,10 @@ class Admission:
 
         Without a model, only the limits that are the same for every model are checked.
         """
-        arriving = self._expected_arrivals()
+        expected = self.in_flight + self._expected_arrivals()
         max_in_flight = self._workers + self._queue_limits.max_waiting
-        if (
-            arriving
-            and self.in_flight < max_in_flight
-            and self.in_flight + arriving >= max(max_in_flight, _MIN_ARRIVALS)
-        ):
-            return _overload(self._full_message(self.in_flight + arriving))
+        if self.in_flight < max_in_flight and expected >= max(max_in_flight, _MIN_ARRIVALS):
+            return _overload(self._full_message(expected))
         if model is None:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
         return self._rejection(model, self._limited_wait(model))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from app.core.engine.scheduling.token_bucket import make_rate
 from app.core.protocols.protocol import Permission
 from app.core.server.auth.credentials import Identity, unauthenticated
-from app.core.server.auth.watched_file import read_file
 from app.core.settings.server import SettingsError
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -85,8 +83,3 @@ class ApiKeys:
         if key.not_after is not None and self._clock() > key.not_after:
             raise unauthenticated("expired", f"The key was good until {key.not_after.isoformat()}")
         return identity
-
-
-def load_keys(path: Path) -> Sequence[ApiKey]:
-    """Return the keys in a file. Raise SettingsError if the file is invalid or not readable."""
-    return read_file(path, read_keys)

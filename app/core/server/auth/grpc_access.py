@@ -98,10 +98,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                     async for message in responses:
                         yield message
             except AccessError as error:
-                failure = error
-            else:
-                return
-            await _abort(call, failure)
+                await _abort(call, error)
 
         limited_handler: Any = grpc.stream_stream_rpc_method_handler(
             cast("Any", answer), handler.request_deserializer, handler.response_serializer

@@ -147,7 +147,6 @@ class _ReflectedPool:
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         self._pool = DescriptorPool()
-        self._names: set[str] = set()
         for file in files:
             self._add(file)
         text = text_format.MessageToString(FileDescriptorProto.FromString(alpha.DESCRIPTOR.serialized_pb))
@@ -167,9 +166,6 @@ class _ReflectedPool:
             return descriptor.methods_by_name[method].containing_service.file
 
     def _add(self, file: Any) -> None:
-        if file.name in self._names:
-            return
-        self._names.add(file.name)
         for dependency in file.dependencies:
             self._add(dependency)
         self._pool.AddSerializedFile(file.serialized_pb)

@@ -70,7 +70,7 @@ class GrpcServer:
         self._calls = CallsInFlight()
         self._certificates = certificates
         self._server: grpc.aio.Server | None = None
-        self._stopping: asyncio.Event | None = None
+        self._stopping = asyncio.Event()
         self._stopped: asyncio.Future[None] | None = None
 
     @property
@@ -86,7 +86,6 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Start to listen and serve. Raise ListenError if the address cannot be bound."""
-        self._stopping = stopping = asyncio.Event()
         options = [
             ("grpc.max_receive_message_length", self._settings.max_request_bytes),
             ("grpc.max_send_message_length", -1),
@@ -100,7 +99,7 @@ class GrpcServer:
         )
         names = [protocol.service.full_name for protocol in self._protocols]
         for protocol in self._protocols:
-            handlers = protocol.handlers(self._engine, stopping)
+            handlers = protocol.handlers(self._engine, self._stopping)
             methods = with_audit(protocol, {name: self._calls.track(handler) for name, handler in handlers.items()})
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
@@ -110,7 +109,7 @@ class GrpcServer:
         server.add_generic_rpc_handlers((reflection,))
         # Registered methods have queues of their own in gRPC's core, so probes do not wait behind a flood of calls.
         cast("Any", server).add_registered_method_handlers(
-            HEALTH, Health(self._engine, parser, names, stopping).handlers
+            HEALTH, Health(self._engine, parser, names, self._stopping).handlers
         )
         self.port = self._bind(server, self.port)
         self.more_ports = {name: self._bind(server, port) for name, port in self.more_ports.items()}
@@ -125,7 +124,7 @@ class GrpcServer:
 
     def start_shutdown(self) -> None:
         """Start the stop without waiting for it, so that other parts can stop in parallel."""
-        if self._server is None or self._stopping is None or self._stopped is not None:
+        if self._server is None or self._stopped is not None:
             return
         self._stopping.set()
         self._stopped = asyncio.ensure_future(self._shut_down(self._server))

@@ -196,14 +196,12 @@ def _hidden_pydantic() -> Generator[None]:
 class Application(Litestar):
     """A Litestar application with another one before its routes, which passes on what it does not answer."""
 
-    before_routes: ASGIApp | None = None
+    before_routes: ASGIApp
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request, or the lifespan of the application."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
-        elif self.before_routes is None:
-            await self.answer_other(scope, receive, send)
         else:
             await self.before_routes(scope, receive, send)
 

@@ -1,6 +1,7 @@
 """What the HTTP ports of a server share: limits, certificates and metrics."""
 
 from collections.abc import Sized
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -58,10 +59,13 @@ class Transport:
             settings.body_timeout,
             on_timeout=self.ended.labels("body").inc,
         )
-        open_gauge = Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics)
-        open_gauge.set_function(lambda: len(self.connections))
-        received_gauge = Gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.", registry=metrics)
-        received_gauge.set_function(lambda: self.bodies.size)
+        gauge = partial(Gauge, registry=metrics)
+        gauge("charioteer_connections", "Open HTTP connections.").set_function(lambda: len(self.connections))
+        gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.").set_function(lambda: self.bodies.size)
+        if certificates is not None:
+            name = "charioteer_certificate_expiry_timestamp_seconds"
+            documentation = "When the certificate of the server ends, in seconds since the epoch."
+            gauge(name, documentation).set_function(lambda: certificates.expiry)
 
     @property
     def scheme(self) -> str:
@@ -75,6 +79,4 @@ def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Tran
     Raise SettingsError if the certificates are not usable, or the connection limit is too high.
     """
     certificates = load_certificates(settings)
-    if certificates is not None:
-        certificates.export_expiry(metrics)
     return Transport(settings, metrics, settings.max_request_bytes, raise_file_limit(), certificates)
