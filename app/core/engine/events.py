@@ -129,8 +129,7 @@ class BatchedObservers:
     async def _flush_periodically(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
-            if self._pending:
-                self.flush()
+            self.flush()
 
 
 def _notify(observers: Sequence[InferenceObserver], context: RequestContext) -> None:

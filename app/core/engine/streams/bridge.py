@@ -72,8 +72,7 @@ class StreamBridge(Generic[ItemT]):
             self._changed.clear()
             with self._lock:
                 item = self._buffer.popleft() if self._buffer else None
-                finished = self._finished and item is None
-                error = self._cancel_error if item is None and not finished else None
+                finished, error = self._finished, self._error if self._finished else self._cancel_error
                 resume = self._parked and len(self._buffer) <= _BUFFER_SIZE // 2
                 if resume:
                     self._parked = False
@@ -81,12 +80,10 @@ class StreamBridge(Generic[ItemT]):
                 self._request_worker()
             if item is not None:
                 return item
-            if finished:
-                if self._error is not None:
-                    raise self._error
-                return None
             if error is not None:
                 raise error
+            if finished:
+                return None
             await self._changed.wait()
 
     def cancel(self, *, disconnected: bool) -> None:

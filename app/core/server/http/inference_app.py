@@ -87,9 +87,7 @@ class InferenceApp:
             body.close()
 
     async def _answer(self, route: Route, parameters: Mapping[str, str], scope: Any, body: Body, send: Send) -> None:
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            headers[name.decode("latin-1")] = value.decode("latin-1")
+        headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         context = new_context(headers, route.protocol.name, address_of(scope))
         reply = Reply(context, scope, send, cors_headers(self._cors, headers))
         head = RequestHead(

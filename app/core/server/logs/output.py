@@ -56,10 +56,9 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         ]
         own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
     else:
-        to_json = structlog.processors.JSONRenderer(lambda event, **_: _encode(event).decode())
-        final_processors = [_format_exception, to_json]
+        final_processors = [_format_exception, _to_json]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
-        own_processors = [_format_exception, lambda _, __, event: _encode(event)]
+        own_processors = [_format_exception, _encode]
         # The readers of the log cannot read Python's own tracebacks.
         sys.excepthook = _log_crash
         threading.excepthook = lambda crash: _log_crash(*crash[:3])
@@ -122,7 +121,11 @@ def _escape_control_characters(_: object, __: str, event: MutableMapping[str, An
     return event
 
 
-def _encode(event: object) -> bytes:
+def _to_json(logger: object, name: str, event: MutableMapping[str, Any]) -> str:
+    return _encode(logger, name, event).decode()
+
+
+def _encode(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
     """Return the event as one line of JSON, also for readers that end lines at Unicode's other line ends."""
     try:
         line = msgspec.json.encode(event, enc_hook=repr)

@@ -65,6 +65,7 @@ def test_head_of_endless_responses_is_405(path: str) -> None:
         return "begun"
 
     app = HeadSupport([handle], openapi_config=None)
+    app.before_routes = app.answer_other
     app.costly_prefixes = ("/inferences", "/page")
     with TestClient(app) as client:
         assert client.get(f"http://testserver.local{path}").text == "begun"
