@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -41,7 +42,7 @@ class RateLimiter:
     default_rate: Rate | None = None
     max_buckets: int = _MAX_BUCKETS
     clock: Callable[[], float] = time.monotonic
-    _buckets: dict[str, TokenBucket] = field(default_factory=dict[str, TokenBucket], init=False)
+    _buckets: OrderedDict[str, TokenBucket] = field(default_factory=OrderedDict[str, TokenBucket], init=False)
 
     def consume(self, identity: Identity) -> None:
         """Count one request of `identity`. Raise OVERLOADED if the bucket is empty; the request is not counted then."""
@@ -52,7 +53,7 @@ class RateLimiter:
         bucket = self._buckets.pop(identity.name, None) or TokenBucket(rate, now)
         self._buckets[identity.name] = bucket
         if len(self._buckets) > self.max_buckets:
-            del self._buckets[next(iter(self._buckets))]
+            self._buckets.popitem(last=False)
         if wait := bucket.take(rate, now):
             message = f"Expected at most {rate.per_second:g} requests a second from {identity.name}, got more"
             raise AccessError(ErrorKind.OVERLOADED, "rate", message, max(1, math.ceil(min(wait, _MAX_RETRY_SECONDS))))
