@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.vision.contours import mask_of_contours
 from tests.support.data.images import encode_image
 from tests.support.data.requests import file_input, predict
 from tests.support.models import tiny_models
@@ -51,6 +52,12 @@ def with_template(model: Path, folder: Path, template: str) -> ModelSource:
 def boxes_of(records: Sequence[Any]) -> NDArray[np.float64]:
     """Return the boxes of records, (N, 4): left, top, right and bottom."""
     return np.array([(record.xmin, record.ymin, record.xmax, record.ymax) for record in records])
+
+
+def mask_of(record: Any, width: int, height: int) -> NDArray[np.uint8]:
+    """Return the pixels inside the contours of a record as 1."""
+    contours = [np.array([(point.x, point.y) for point in contour], np.float32) for contour in record.contour]
+    return mask_of_contours(contours, width, height)
 
 
 pil_image = PIL.Image.fromarray

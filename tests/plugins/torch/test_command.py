@@ -19,13 +19,10 @@ from app.plugins.torch.command import export
 from app.plugins.torch.compare_export import export_model
 from metadata.model import Origin
 from tasks.task import TaskType
-from tasks.vision.contours import mask_of_contours
-from tests.plugins.torch.asking import answers, boxes_of, image_input, scene
+from tests.plugins.torch.asking import answers, boxes_of, image_input, mask_of, scene
 from tests.support.command_line import charioteer
 from tests.support.models import tiny_language, tiny_vision
 from tests.support.models.tiny_models import LABELS
-
-pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-4
 
@@ -81,8 +78,7 @@ def test_exported_model_gives_the_same_answers(
 def class_map(records: Sequence[Any], width: int, height: int) -> NDArray[np.int64]:
     classes = np.full((height, width), -1)
     for record in records:
-        contours = [np.array([(point.x, point.y) for point in contour], np.float32) for contour in record.contour]
-        classes[mask_of_contours(contours, width, height) > 0] = LABELS.index(record.label)
+        classes[mask_of(record, width, height) > 0] = LABELS.index(record.label)
     return classes
 
 

@@ -1,4 +1,4 @@
-"""Test the errors of folders that cannot be served, and that importing the runtime is cheap."""
+"""Test the errors of folders that cannot be served, that importing the runtime is cheap, and models in threads."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from app.core.assembly.discovery import discover
 from app.core.assembly.models import describe, load
+from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings
 from app.plugins.torch.files import check_files
@@ -22,8 +24,8 @@ from app.plugins.torch.settings import TransformersSettings
 from metadata.model import Origin
 from tasks.task import TaskType
 from tests.plugins.torch.asking import FolderOf, Served, answers, image_input, scene
+from tests.support.data.requests import text_input
 
-RUNTIME = TRANSFORMERS
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -32,13 +34,13 @@ def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSour
 
 
 def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:
-    assert not RUNTIME.recognises(source(tmp_path))
+    assert not TRANSFORMERS.recognises(source(tmp_path))
     (tmp_path / "config.json").write_text("{}")
-    assert not RUNTIME.recognises(source(tmp_path))
+    assert not TRANSFORMERS.recognises(source(tmp_path))
     (tmp_path / "model.safetensors").touch()
-    assert RUNTIME.recognises(source(tmp_path))
-    assert RUNTIME.recognises(source(tmp_path, tmp_path / "model.safetensors"))
-    assert not RUNTIME.recognises(source(tmp_path, tmp_path / "model.onnx"))
+    assert TRANSFORMERS.recognises(source(tmp_path))
+    assert TRANSFORMERS.recognises(source(tmp_path, tmp_path / "model.safetensors"))
+    assert not TRANSFORMERS.recognises(source(tmp_path, tmp_path / "model.onnx"))
 
 
 def test_importing_runtime_imports_neither_torch_nor_transformers() -> None:
@@ -125,7 +127,7 @@ def test_damaged_files_are_rejected(tmp_path: Path, config: str, weights: bytes,
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "model.safetensors").write_bytes(weights)
     with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(tmp_path))
+        TRANSFORMERS.load(source(tmp_path))
 
 
 Changed = Callable[..., Path]
@@ -147,7 +149,6 @@ def changed(folder_of: FolderOf, tmp_path: Path) -> Changed:
     return copy_with_changes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file", "fields", "reason"),
     [
@@ -172,21 +173,19 @@ def test_folder_that_does_not_fit_is_rejected(
     changed: Changed, name: str, file: str, fields: dict[str, Any] | None, reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(changed(name, file, fields)))
+        TRANSFORMERS.load(source(changed(name, file, fields)))
 
 
-@pytest.mark.slow
 def test_missing_labels_are_reported_as_guessed(changed: Changed) -> None:
     numbered = {str(number): f"LABEL_{number}" for number in range(3)}
     folder = changed("vit", fields={"id2label": numbered, "label2id": ()})
-    facts = {fact.topic: fact for fact in RUNTIME.inspect(source(folder)).facts}
+    facts = {fact.topic: fact for fact in TRANSFORMERS.inspect(source(folder)).facts}
     assert facts["labels"].value.startswith("none found, 3")
     assert facts["labels"].origin is Origin.GUESSED
-    declared = RUNTIME.load(source(folder, labels=("x", "y", "z")))
+    declared = TRANSFORMERS.load(source(folder, labels=("x", "y", "z")))
     assert {record.label for record in answers(declared, image_input(scene()))[0]} == {"x", "y", "z"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings", "reason"),
     [
@@ -202,30 +201,27 @@ def test_settings_that_do_not_fit_are_rejected(
     folder_of: FolderOf, name: str, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
-        RUNTIME.load(source(folder_of(name), **settings))
+        TRANSFORMERS.load(source(folder_of(name), **settings))
 
 
-@pytest.mark.slow
 def test_device_and_dtype_chosen_by_machine_are_not_guesses(folder_of: FolderOf) -> None:
-    facts = {fact.topic: fact.origin for fact in RUNTIME.load(source(folder_of("vit"))).description.facts}
+    facts = {fact.topic: fact.origin for fact in TRANSFORMERS.load(source(folder_of("vit"))).description.facts}
     assert (facts["device"], facts["dtype"]) == (Origin.MACHINE, Origin.MACHINE)
     settings = TransformersSettings(device="cpu", dtype="float32")
-    declared = RUNTIME.load(source(folder_of("vit"), transformers=settings)).description.facts
+    declared = TRANSFORMERS.load(source(folder_of("vit"), transformers=settings)).description.facts
     assert {fact.topic: fact.origin for fact in declared}["device"] is Origin.DECLARED
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_model_runs_in_half_precision(folder_of: FolderOf, dtype: Any) -> None:
-    full_precision = RUNTIME.load(source(folder_of("resnet")))
-    half_precision = RUNTIME.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
+    full_precision = TRANSFORMERS.load(source(folder_of("resnet")))
+    half_precision = TRANSFORMERS.load(source(folder_of("resnet"), transformers=TransformersSettings(dtype=dtype)))
     (expected,), (found,) = answers(full_precision, image_input(scene())), answers(half_precision, image_input(scene()))
     by_label = {record.label: record.score for record in expected}
     assert all(record.score == pytest.approx(by_label[record.label], abs=0.02) for record in found)
     assert [fact.value for fact in half_precision.description.facts if fact.topic == "dtype"] == [dtype]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "llava", "smolvlm"])
 def test_loading_and_answering_open_no_connection(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, name: str
@@ -237,10 +233,9 @@ def test_loading_and_answering_open_no_connection(
 
     monkeypatch.setattr(socket.socket, "connect", reject)
     monkeypatch.setattr(socket, "getaddrinfo", reject)
-    assert answers(RUNTIME.load(source(folder)), image_input(scene()))
+    assert answers(TRANSFORMERS.load(source(folder)), image_input(scene()))
 
 
-@pytest.mark.slow
 def test_an_onnx_file_beside_the_weights_is_preferred(changed: Changed) -> None:
     folder = changed("vit")
     (found,) = discover(folder)
@@ -252,7 +247,6 @@ def test_an_onnx_file_beside_the_weights_is_preferred(changed: Changed) -> None:
     assert load(declared).description.platform == "transformers"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "t5"])
 def test_weight_file_is_not_mapped(served: Served, folder_of: FolderOf, name: str) -> None:
     """Truncating a mapped file would crash the process."""
@@ -262,3 +256,36 @@ def test_weight_file_is_not_mapped(served: Served, folder_of: FolderOf, name: st
     assert str(weights.resolve()) not in Path("/proc/self/maps").read_text()
     if name == "vit":
         assert answers(servable, image_input(scene()))
+
+
+NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "text_classifier", "clip"]
+
+
+def test_models_loaded_concurrently_keep_their_dtype(folder_of: FolderOf) -> None:
+    def loaded(name: str) -> Servable:
+        # transformers sets the dtype for the entire process while it reads weights.
+        dtype = TransformersSettings(dtype="bfloat16" if name in ("vit", "clip") else "float32")
+        return TRANSFORMERS.load(source(folder_of(name), transformers=dtype))
+
+    for name in NAMES:
+        folder_of(name)
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        servables = list(pool.map(loaded, NAMES))
+    facts = [fact for servable in servables for fact in servable.description.facts if fact.topic == "dtype"]
+    assert [fact.value for fact in facts] == ["bfloat16", *["float32"] * 5, "bfloat16"]
+
+
+def test_answers_do_not_depend_on_concurrent_requests(served: Served) -> None:
+    images = [scene(90 + 10 * number, 64, number) for number in range(4)]
+    calls = [
+        *((served("vit"), image_input(image)) for image in images),
+        *((served("llava"), image_input(image, prompts=["what?"], max_new_tokens=6)) for image in images),
+        *((served("clip"), image_input(image, candidate_labels=["a dog", "red"])) for image in images),
+        *((served("causal_lm"), text_input("Hello", max_new_tokens=8, temperature=1.5, seed=n)) for n in range(4)),
+        *((served("text_classifier"), text_input("hello " * number)) for number in range(1, 5)),
+    ]
+    expected = [answers(servable, tensor) for servable, tensor in calls]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(2):
+            futures = [pool.submit(answers, servable, tensor) for servable, tensor in calls]
+            assert [future.result() for future in futures] == expected

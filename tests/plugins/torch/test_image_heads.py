@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from app.plugins.torch.heads.classification import probabilities
 from app.plugins.torch.heads.segmentation import class_map
-from tasks.vision.contours import mask_of_contours
 from tests.plugins.torch.asking import (
     FolderOf,
     Served,
@@ -17,14 +16,13 @@ from tests.plugins.torch.asking import (
     boxes_of,
     forward,
     image_input,
+    mask_of,
     model_and_processor,
     pil_image,
     scene,
 )
 from tests.support.models import tiny_models
 from tests.support.rejection import rejects
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["vit", "resnet"])
@@ -83,11 +81,6 @@ def test_boxes_equal_those_of_processor(folder_of: FolderOf, served: Served, nam
 WIDTH, HEIGHT = 120, 80
 
 
-def mask(record: Any) -> NDArray[np.uint8]:
-    contours = [np.array([(point.x, point.y) for point in contour], np.float32) for contour in record.contour]
-    return mask_of_contours(contours, WIDTH, HEIGHT)
-
-
 def test_every_class_of_a_semantic_model_is_an_object(folder_of: FolderOf, served: Served) -> None:
     model, processor = model_and_processor(folder_of("segformer"), "AutoModelForSemanticSegmentation")
     pixels = scene(WIDTH, HEIGHT)
@@ -99,7 +92,7 @@ def test_every_class_of_a_semantic_model_is_an_object(folder_of: FolderOf, serve
     assert len(found) == len(np.unique(classes)) > 1
     for record in found:
         expected = classes == tiny_models.LABELS.index(record.label)
-        assert np.array_equal(mask(record), expected)
+        assert np.array_equal(mask_of(record, WIDTH, HEIGHT), expected)
         assert record.score == pytest.approx(scores[expected].mean(), abs=1e-4)
 
 
@@ -157,7 +150,7 @@ def test_masks_equal_those_of_processor(folder_of: FolderOf, served: Served, nam
             for index in unmatched
             if expected[index][0] == record.label
             and expected[index][1] in (None, pytest.approx(record.score, abs=1e-4))
-            and np.array_equal(expected[index][2], mask(record))
+            and np.array_equal(expected[index][2], mask_of(record, WIDTH, HEIGHT))
         ]
         unmatched.remove(index)
     assert unmatched == []

@@ -21,11 +21,8 @@ from tests.support.data.library_answers import LibraryModel
 from tests.support.data.requests import request
 from tests.support.rejection import rejects
 
-pytestmark = [
-    pytest.mark.slow,
-    # The PaliGemma processor of transformers 5.23 passes torch tensors to NumPy 2.
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-]
+# The PaliGemma processor of transformers 5.23 passes torch tensors to NumPy 2.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 TEMPLATED = ["llava", "idefics3", "smolvlm", "qwen2_vl"]
 FAMILIES = [*TEMPLATED, "blip", "blip_vqa", "git", "paligemma", "florence2", "trocr", "donut"]

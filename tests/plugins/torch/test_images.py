@@ -18,8 +18,6 @@ from tests.plugins.torch.asking import FolderOf, Served, answers, boxes_of, imag
 from tests.support.data.rounding import assert_equal_but_for_rounding
 from tests.support.models import tiny_models
 
-pytestmark = pytest.mark.slow
-
 
 def preparation(folder: Path) -> ImagePreparation:
     return ImagePreparation(load_image_processor(ModelSource(name="m", version="1", folder=folder)))

@@ -17,11 +17,8 @@ from tests.support.data.library_answers import LibraryModel
 from tests.support.data.requests import request
 from tests.support.rejection import rejects
 
-pytestmark = [
-    pytest.mark.slow,
-    # The PaliGemma processor of transformers 5.23 passes torch tensors to NumPy 2.
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-]
+# The PaliGemma processor of transformers 5.23 passes torch tensors to NumPy 2.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 TOWERS = [
     ("llava", "model.vision_tower", 1), ("idefics3", "model.vision_model", 1), ("smolvlm", "model.vision_model", 1),

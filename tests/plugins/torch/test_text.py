@@ -24,8 +24,6 @@ from tests.support.data.requests import request, text_input
 from tests.support.models import tiny_language, tiny_models
 from tests.support.rejection import rejects
 
-pytestmark = pytest.mark.slow
-
 TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, who?")
 
 

@@ -16,8 +16,6 @@ from tests.support.models import tiny_models
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT
 
-pytestmark = pytest.mark.slow
-
 RUN = """
 import json, sys
 from pathlib import Path

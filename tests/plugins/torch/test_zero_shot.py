@@ -24,8 +24,6 @@ from tests.plugins.torch.asking import (
 from tests.support.models import tiny_models
 from tests.support.rejection import rejects
 
-pytestmark = pytest.mark.slow
-
 CANDIDATE_LABELS = ["red ship", "a dog", "picture"]
 
 
