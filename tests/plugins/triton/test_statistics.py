@@ -1,14 +1,16 @@
-"""Statistics of inferences."""
+"""Triton's statistics of inferences, and its repository and statistics extensions over gRPC."""
 
 import threading
 from typing import Any
 
+import grpc
 import msgspec
 import pytest
 
 from app.core.engine.request_context import RequestContext
 from app.plugins.triton.statistics import ModelStatistics, Statistics
 from tasks.inference.error import ErrorKind
+from tests.support.servers.grpc_server import build_engine, image_request, message, number_request, run_grpc_server
 
 EVENT = RequestContext(
     protocol="kserve-v2", request_id="1", model_name="m", model_version="1", batch_size=4, queue=10, total=100,
@@ -62,3 +64,52 @@ def test_concurrent_observations_are_all_counted(statistics: Statistics) -> None
         thread.join()
     counts = statistics.for_model("m", "1")
     assert (counts.execution_count, counts.inference_count, counts.success.ns) == (2000, 8000, 200_000)
+
+
+Code = grpc.StatusCode
+
+
+def test_server_metadata_lists_the_extensions() -> None:
+    with run_grpc_server(build_engine(())) as peer:
+        extensions = ["statistics", "model_repository", "model_configuration"]
+        assert list(peer.call("ServerMetadata").extensions)[-3:] == extensions
+
+
+def test_statistics_are_counted_per_model() -> None:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
+        peer.call("ModelInfer", number_request([1.0]))
+        peer.call("ModelInfer", image_request("detector", count=3))
+        peer.call_error("ModelInfer", image_request("detector", image=b""))
+        (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
+        assert (statistics.name, statistics.version) == ("detector", "1")
+        assert (statistics.inference_count, statistics.execution_count) == (3, 1)
+        assert (statistics.inference_stats.success.count, statistics.inference_stats.fail.count) == (1, 1)
+        assert statistics.inference_stats.success.ns > 0
+        assert [batch.batch_size for batch in statistics.batch_stats] == [3]
+        assert statistics.last_inference > 1_700_000_000_000
+        assert len(peer.call("ModelStatistics").model_stats) == 2
+        request = message("ModelStatisticsRequest", name="detector", version="1")
+        assert len(peer.call("ModelStatistics", request).model_stats) == 1
+        for fields in ({"name": "missing"}, {"name": "detector", "version": "9"}):
+            assert peer.call_error("ModelStatistics", message("ModelStatisticsRequest", **fields))[0] is Code.NOT_FOUND
+
+
+def test_repository_lists_unloads_and_loads_models() -> None:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
+        states = {model.name: (model.version, model.state) for model in peer.call("RepositoryIndex").models}
+        assert states == {"detector": ("1", "READY"), "echo-fp32": ("1", "READY")}
+        unload_request = message("RepositoryModelUnloadRequest", model_name="detector")
+        peer.call("RepositoryModelUnload", unload_request)
+        assert peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
+        assert peer.call("ServerReady").ready
+        ready = peer.call("RepositoryIndex", message("RepositoryIndexRequest", ready=True))
+        assert [model.name for model in ready.models] == ["echo-fp32"]
+        peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
+        assert peer.call("ModelInfer", image_request("detector")).outputs
+        for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
+            assert peer.call_error(method, message(f"{method}Request", model_name="missing"))[0] is Code.NOT_FOUND
+            other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
+            assert peer.call_error(method, other_repository)[0] is Code.UNIMPLEMENTED
+        configured = {"config": {"string_param": "{}"}}
+        load_with_config = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
+        assert peer.call_error("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
