@@ -6,7 +6,6 @@ from typing import Any
 import grpc
 import pytest
 
-from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.plugins.tensorflow_serving.proto import message_class
 from tests.plugins.tensorflow_serving.test_predict import listener_client
@@ -92,9 +91,7 @@ QUESTION = {**IMAGE, "string_val": [b"What is it?"]}
         ("teller", {"image": IMAGE, "prompt": QUESTION}, "num_prompts"),
     ],
 )
-def test_images_and_prompts_reach_the_task(
-    peer: GrpcTestClient, model: str, inputs: dict[str, Any], count: str
-) -> None:
+def test_images_and_prompts_reach_tasks(peer: GrpcTestClient, model: str, inputs: dict[str, Any], count: str) -> None:
     outputs = call(peer, "Predict", model_spec=spec(model), inputs=inputs).outputs
     assert count in outputs
     assert "prompts" not in outputs or list(outputs["prompts"].string_val) == QUESTION["string_val"]
@@ -201,16 +198,11 @@ def test_rejected_call_has_the_code_of_the_real_server(
     assert call_error(peer, method, **fields) == (code, details)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "code"),
-    [
-        (TensorFlowPredictionService(), "NOT_FOUND"),
-        (TensorFlowPredictionService(loading_status=503), "UNAVAILABLE"),
-    ],
-)
-def test_code_for_a_loading_model_comes_from_the_settings(protocol: GrpcProtocol, code: str) -> None:
+@pytest.mark.parametrize(("loading_status", "code"), [(404, "NOT_FOUND"), (503, "UNAVAILABLE")])
+def test_code_for_a_loading_model_comes_from_the_settings(loading_status: Any, code: str) -> None:
     engine = build_engine(("half_plus_two",), loaded=False)
-    with run_grpc_server(engine, protocols=[protocol, TensorFlowModelService()]) as peer:
+    services = [TensorFlowPredictionService(loading_status=loading_status), TensorFlowModelService()]
+    with run_grpc_server(engine, protocols=services) as peer:
         error = call_error(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
         assert error == (code, "Servable not found for request: Latest(half_plus_two)")
         (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status

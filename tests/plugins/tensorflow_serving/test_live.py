@@ -15,10 +15,7 @@ from tests.support.servers.server_process import ROOT, run_server
 PAGE = (ROOT / "docs" / "tensorflow_serving.md").read_text()
 SESSION = re.findall(r"```sh\n(curl .*?)```\n\n```json\n(.*?)```", PAGE, re.DOTALL)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("curl") is None, reason="the sessions need curl"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("curl") is None, reason="the sessions need curl")]
 
 
 @pytest.fixture(scope="module")

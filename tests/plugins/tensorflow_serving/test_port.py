@@ -101,10 +101,8 @@ def test_posts_from_pages_without_permission_are_rejected(origins: str, headers:
 
 def test_listed_origin_passes_preflight_and_reads_responses() -> None:
     client = page_client(LISTED)
-    preflight = {
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,content-type",
-    }
+    wanted = "authorization,content-type"
+    preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": wanted}
     response = client.options(PREDICT, headers={"Origin": "https://app.example", **preflight})
     assert (response.status_code, response.headers["access-control-allow-origin"]) == (204, "https://app.example")
     assert "authorization" in response.headers["access-control-allow-headers"]

@@ -29,9 +29,7 @@ from tests.support.servers.settings import settings_of_main_port
         ({"tensorflow_serving": False, "tensorflow_serving_port": 9}, None),
     ],
 )
-def test_ports_open_if_the_protocol_or_a_port_is_asked_for(
-    options: dict[str, int], ports: tuple[int, int] | None
-) -> None:
+def test_ports_open_if_protocol_or_port_is_asked_for(options: dict[str, int], ports: tuple[int, int] | None) -> None:
     enabled = protocols(registry().settings(**options))
     found = (*(port.port for port in enabled.ports), *enabled.grpc_ports.values())
     assert (found, bool(enabled.grpc)) == (ports or (), ports is not None)

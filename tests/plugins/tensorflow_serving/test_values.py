@@ -1,7 +1,7 @@
 """Test nested values as tensors: fast reading and the error check agree, and so do rows and columns; and as JSON."""
 
 import json
-from collections.abc import Callable, Sequence
+import re
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
-from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tasks.tensor_inference import TensorInference, Tensors
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.rejection import rejects
 
@@ -39,22 +39,10 @@ LEAVES: Any = st.one_of(
 NESTED: Any = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
 
 
-def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
-    raise AssertionError("only the signature is used")
-
-
 def signature(**inputs: Datatype) -> Signature:
     specs = [TensorSpec(name=name, datatype=datatype, shape=(-1,)) for name, datatype in inputs.items()]
-    servable = Servable(TensorInference(specs, specs), fail_if_called, stand_in_metadata(TaskType.TENSOR), {})
+    servable = Servable(TensorInference(specs, specs), lambda _: [], stand_in_metadata(TaskType.TENSOR), {})
     return find_signature(servable, "", Method.PREDICT)
-
-
-def error_of(work: Callable[[], object]) -> str | None:
-    try:
-        work()
-    except InferenceError as error:
-        return str(error)
-    return None
 
 
 @settings(max_examples=50)
@@ -94,7 +82,9 @@ def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: obje
     ],
 )
 def test_invalid_value_error_names_its_place(datatype: Datatype, value: object, message: str) -> None:
-    assert error_of(lambda: read_tensor("x", datatype, value)) == message
+    kind = ErrorKind.UNSUPPORTED if "no form" in message else ErrorKind.INVALID_REQUEST
+    with rejects(re.escape(message) + "$", kind=kind):
+        read_tensor("x", datatype, value)
 
 
 @given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
@@ -115,8 +105,8 @@ def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
 
 
 def test_model_without_inputs_is_rejected() -> None:
-    error = error_of(lambda: read_tensors({"instances": [1]}, signature()))
-    assert error == "Expected a model with inputs, this one has none"
+    with rejects("Expected a model with inputs, this one has none"):
+        read_tensors({"instances": [1]}, signature())
 
 
 def test_more_than_32_dimensions_are_rejected() -> None:
@@ -124,9 +114,8 @@ def test_more_than_32_dimensions_are_rejected() -> None:
     for _ in range(33):
         value = [value]
     for body in ({"instances": value}, {"inputs": value}):
-        error = error_of(lambda body=body: read_tensors(body, signature(x=Datatype.FP32)))
-        assert error is not None
-        assert "Expected at most 32 dimensions, got 33" in error
+        with rejects("Expected at most 32 dimensions, got 33"):
+            read_tensors(body, signature(x=Datatype.FP32))
 
 
 @pytest.mark.parametrize("trailing", [b"", b"X", b"}", b"\n{}", b" \xff"])
@@ -148,10 +137,8 @@ def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
     ],
 )
 def test_invalid_body_is_rejected_with_the_reason(body: bytes, message: str) -> None:
-    with pytest.raises(InferenceError) as caught:
+    with rejects("^" + re.escape(message)):
         read_object(body)
-    assert caught.value.kind is ErrorKind.INVALID_REQUEST
-    assert str(caught.value).startswith(message)
 
 
 def test_body_nested_deeper_than_the_limit_is_rejected() -> None:
