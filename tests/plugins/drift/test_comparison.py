@@ -150,7 +150,6 @@ def with_metadata(count: int, **values: Callable[[int], str | None]) -> Sample:
 
 
 def mix_of(first: Sample, second: Sample) -> tuple[dict[str, MixDrift], list[str]]:
-    """Return the tested keys and the notes."""
     notes: list[str] = []
     drifts = compare_mix(first, second, 0.01, 900, np.random.default_rng(0), notes)
     return {drift.key: drift for drift in drifts}, notes

@@ -114,7 +114,6 @@ def test_psi_is_small_for_equal_and_large_for_shifted_samples() -> None:
 
 
 def rows(count: int, seed: int = 0) -> tuple[Any, Any]:
-    """Return random numbers and embeddings."""
     rng = np.random.default_rng(seed)
     return rng.normal(5, 2, (count, 4)), rng.normal(size=(count, 40)).astype(np.float32)
 

@@ -41,12 +41,10 @@ def new_monitor(seen: Sequence[DriftInput], size: int = 40, task_type: str = "")
 
 
 def usual_images() -> Sequence[DriftInput]:
-    """Return images of one brightness."""
     return [DriftInput(id=str(seed), image=image(seed)) for seed in range(60)]
 
 
 def result_of(*images: Image) -> InferenceResult:
-    """Return a result with one output for each image."""
     items = [ClassificationInput(photo, SelectionParameters()) for photo in images]
     data = [SampleResult(input=n, index=0, item=item, prediction=PREDICTION) for n, item in enumerate(items)]
     outputs = [InferenceOutput(name="o", predictions=[PREDICTION]) for _ in images]
@@ -54,20 +52,16 @@ def result_of(*images: Image) -> InferenceResult:
 
 
 def event_of(result: InferenceResult, seed: int, **changes: Any) -> RequestContext:
-    """Return the event of an inference with this result."""
     fields = {"result": result, "task_type": "IMAGE_CLASSIFICATION", "id": f"event{seed}", **changes}
     return msgspec.structs.replace(event(), **fields)
 
 
 def inference_request(metadata: str) -> InferenceRequest:
-    """Return a request of one input with metadata."""
     tensor = BytesTensor(name="i", shape=(1,), elements=[], parameters={"metadata": metadata})
     return InferenceRequest(id="", model_name="m", inputs=(tensor,))
 
 
 class RunningWatch:
-    """A drift watch whose windows tests can wait for."""
-
     def __init__(self, monitor: Monitor | None = None, per_second: float = 1e6, **options: Any) -> None:
         self.windows: queue.Queue[DriftWindow] = queue.Queue()
         self.registry = CollectorRegistry()
@@ -76,7 +70,6 @@ class RunningWatch:
 
     @property
     def metrics(self) -> str:
-        """Return the exported metrics."""
         return generate_latest(self.registry).decode()
 
 

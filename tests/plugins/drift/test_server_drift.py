@@ -50,7 +50,6 @@ def repository(folder: Path, baseline: Baseline | None) -> Path:
 
 
 def sources(folder: Path) -> Sequence[ModelSource]:
-    """Return the model of the repository."""
     return [ModelSource(name="detector", version="1", folder=folder / "detector")]
 
 
@@ -148,7 +147,6 @@ def answering(statuses: Sequence[int]) -> Generator[tuple[str, list[Any]]]:
 
 
 def outcomes(url: str, count: int, backoff: Sequence[float]) -> list[str]:
-    """Send `count` alerts, and return their outcomes."""
     reported: queue.Queue[str] = queue.Queue()
     webhook = Webhook(url, reported.put, backoff)
     for _ in range(count):

@@ -50,12 +50,7 @@ def fake_server(answer: Callable[[int], Records | None]) -> Generator[tuple[str,
 
 def test_reports_are_written_and_a_second_run_sends_no_request(tmp_path: Path) -> None:
     data, out, requests = write_coco_dataset(tmp_path / "data", [coco_annotation()]), tmp_path / "out", list[int]()
-
-    def answer(number: int) -> Records:
-        requests.append(number)
-        return [DETECTION]
-
-    with fake_server(answer) as server:
+    with fake_server(lambda number: requests.append(number) or [DETECTION]) as server:
         command = data, *server, "--out", out
         first_output = run(*command, "--slice", "camera", "--json", tmp_path / "r.json")
         assert len(requests) == 2
@@ -108,12 +103,7 @@ def test_failures_are_counted_and_listed(tmp_path: Path) -> None:
 
 def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
     requests: list[int] = []
-
-    def answer(number: int) -> Records:
-        requests.append(number)
-        return CAT
-
-    with fake_server(answer) as server:
+    with fake_server(lambda number: requests.append(number) or CAT) as server:
         command = write_image_folder(tmp_path / "data", {"cat": 5}), *server, "--out", tmp_path / "out"
         output = run(*command, "--limit", 2)
         assert len(requests) == 2

@@ -19,8 +19,6 @@ HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters":
 
 
 class FakeAsker:
-    """Answer with the item's name, and keep the requested ids."""
-
     def __init__(self, failing: Sequence[str] = (), *, interrupt_at: int = 10**9) -> None:
         self.ids: list[str] = []
         self._failing = failing

@@ -123,9 +123,7 @@ def test_invalid_image_or_category_is_rejected(tmp_path: Path, changes: dict[str
 
 
 @pytest.mark.parametrize(
-    ("replaced", "line"),
-    [('"a.jpg"', 3), ('"b.jpg"', 7), ("]", 8)],
-    ids=["in an element", "in another", "cut off"],
+    ("replaced", "line"), [('"a.jpg"', 3), ('"b.jpg"', 7), ("]", 8)], ids=["in an element", "in another", "cut off"]
 )
 def test_malformed_json_error_names_the_line(tmp_path: Path, replaced: str, line: int) -> None:
     path = write_coco_dataset(tmp_path, [])

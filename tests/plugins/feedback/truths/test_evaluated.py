@@ -28,7 +28,6 @@ def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> T
 
 
 def figures(store: str) -> dict[str, float | None]:
-    """Return the figures of the answers in a store by their names."""
     truths = read_truths(store, None, None)
     report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
     return {figure.name: figure.value for figure in report.measures.figures}
@@ -66,9 +65,7 @@ def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
     assert figures(write_store(tmp_path / "store.db", recorded))["precision"] == 0.5
 
 
-def test_inferences_of_all_reasons_are_weighted_by_their_probability(
-    store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inferences_of_all_reasons_are_weighted_by_probability(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(VALUES, TruthOptions, TruthOptions(reason="any"))
     truths = read_truths(store, None, None)
     # Weights are 4, 4, 2, 2 and 2: 4 + 2 + 2 of 14 are right, as good as 14 * 14 / 44 values.
@@ -80,10 +77,7 @@ def test_inferences_of_all_reasons_are_weighted_by_their_probability(
 
 @pytest.mark.parametrize(
     ("task", "answer", "right"),
-    [
-        ("OBJECT_DETECTION", [CAR, FAR], [CAR, DOG]),
-        ("ORIENTED_OBJECT_DETECTION", [SHIP], [{**SHIP, "cx": 0.6}]),
-    ],
+    [("OBJECT_DETECTION", [CAR, FAR], [CAR, DOG]), ("ORIENTED_OBJECT_DETECTION", [SHIP], [{**SHIP, "cx": 0.6}])],
 )
 def test_figures_equal_those_of_the_exported_labels(
     tmp_path: Path, task: str, answer: list[dict[str, object]], right: list[dict[str, object]]
