@@ -14,7 +14,6 @@ from tests.support.servers.postgres import PostgresServer
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> str:
-    """Return the address of an empty database."""
     return postgres.empty_database()
 
 
@@ -28,7 +27,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    """Open a store of each kind."""
     store = open_store(url)
     store.open()
     yield store

@@ -14,11 +14,11 @@ _connect: Any = cast("Any", asyncpg).connect
 
 def contents(url: str, table: str = "inferences") -> Sequence[Row]:
     """Return the rows of a table, in the order of their numbers."""
-    return select(url, f"SELECT * FROM {table} ORDER BY number")
+    return execute(url, f"SELECT * FROM {table} ORDER BY number")
 
 
-def select(url: str, statement: str) -> Sequence[Row]:
-    """Return the rows that a statement finds."""
+def execute(url: str, statement: str) -> Sequence[Row]:
+    """Run a statement, and return the rows that it finds."""
     if url.startswith("postgresql"):
         return asyncio.run(_fetch(url, statement))
     with sqlite3.connect(url) as connection:
@@ -26,16 +26,6 @@ def select(url: str, statement: str) -> Sequence[Row]:
         rows = [dict(row) for row in connection.execute(statement)]
     connection.close()
     return rows
-
-
-def execute(url: str, statement: str) -> None:
-    """Change a store without its writer."""
-    if url.startswith("postgresql"):
-        asyncio.run(_fetch(url, statement))
-        return
-    with sqlite3.connect(url) as connection:
-        connection.execute(statement)
-    connection.close()
 
 
 async def _fetch(url: str, statement: str) -> Sequence[Row]:

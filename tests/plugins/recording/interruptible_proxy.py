@@ -20,7 +20,6 @@ class InterruptibleProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Close all connections and the port."""
         self.cut()
         self._listener.close()
 
@@ -30,7 +29,6 @@ class InterruptibleProxy:
         self._close_all()
 
     def restore(self) -> None:
-        """Accept connections again."""
         self._accepting, self._silent = True, False
 
     def silence(self) -> None:

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from app.plugins.recording.images import image_path
 from app.plugins.recording.service import open_recorder
 from app.plugins.recording.settings import RecordingSettings
-from tests.plugins.recording.contents import contents, select
+from tests.plugins.recording.contents import contents, execute
 from tests.support.data.inference_events import detection_event
 from tests.support.killing import run_until_killed
 from tests.support.servers.server_process import ROOT
@@ -49,7 +49,7 @@ def test_acknowledged_inferences_survive_kills_exactly_once(url: str, tmp_path: 
         content = image_path(images, row["image_digest"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == row["image_digest"]
     if not url.startswith("postgresql"):
-        assert [*select(url, "PRAGMA integrity_check")] == [{"integrity_check": "ok"}]
+        assert [*execute(url, "PRAGMA integrity_check")] == [{"integrity_check": "ok"}]
 
 
 def main() -> None:

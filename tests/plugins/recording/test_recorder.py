@@ -81,7 +81,6 @@ def recording(start: Callable[..., Recording]) -> Recording:
 
 
 def failure(recorded: "Future[None] | None") -> str:
-    """Return the error that the client gets."""
     assert recorded is not None
     error = recorded.exception(10)
     assert isinstance(error, InferenceError)

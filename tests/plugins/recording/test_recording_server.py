@@ -14,6 +14,7 @@ import pytest
 from app.plugins.grps.proto import message_class
 from app.plugins.recording.images import image_path
 from tests.plugins.recording.contents import Row, contents
+from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
@@ -23,13 +24,7 @@ CLASSIFIER = str(ROOT / "fixtures/models/classifier")
 PHOTOGRAPH = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 METADATA = json.dumps([{"key": "camera", "type": "str", "value": "north"}])
 TRIAL = {"charioteer-trial": "true"}
-TENSOR = {
-    "name": "image",
-    "datatype": "BYTES",
-    "shape": [1],
-    "data": [encode_base64(PHOTOGRAPH)],
-    "parameters": {"metadata": METADATA},
-}
+TENSOR = image_input(encode_base64(PHOTOGRAPH), metadata=METADATA)
 
 
 class Client:
@@ -75,7 +70,6 @@ def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
 
 
 def send_requests(client: Client) -> None:
-    """Send one request of each kind."""
     detector = "/v2/models/detector/infer"
     v1 = {"instances": [{"image": {"b64": encode_base64(PHOTOGRAPH)}}]}
     base = {"chariot-inference-base-id": "base"}

@@ -148,9 +148,7 @@ def test_objects_that_are_left_out_are_counted_by_reason(tmp_path: Path, images:
     assert exported == Exported(written=2, changed_objects=expected)
 
 
-def test_damaged_file_is_left_out_of_yolo_and_photo_with_several_images_is_read_back(
-    tmp_path: Path, images: Path
-) -> None:
+def test_damaged_file_is_left_out_of_yolo_and_photo_of_several_images_is_read(tmp_path: Path, images: Path) -> None:
     image_path(images, digest(0)).write_bytes(b"damaged")
     photo = PIL.Image.new("RGB", (WIDTH, HEIGHT))
     photo.save(image_path(images, digest(1)), "MPO", save_all=True, append_images=[photo])

@@ -16,7 +16,7 @@ from app.plugins.recording.stores.migrations import Migration, upgrade
 from app.plugins.recording.stores.store import Store, parse_dsn
 from app.plugins.recording.stores.tables import SCHEMA
 from tests.plugins.recording.conftest import open_store
-from tests.plugins.recording.contents import execute, select
+from tests.plugins.recording.contents import execute
 
 VERSION_1 = Path(__file__).with_name("version1")
 """Stores as the version without truths wrote them."""
@@ -76,9 +76,9 @@ def test_failed_migration_changes_nothing(postgres_url: str) -> None:
     asyncio.run(upgraded())
     with pytest.raises(RuntimeError, match="that fails"):
         asyncio.run(upgraded(add_site, fail))
-    assert select(postgres_url, "SELECT version FROM inference_schema") == [{"version": 1}]
+    assert execute(postgres_url, "SELECT version FROM inference_schema") == [{"version": 1}]
     asyncio.run(upgraded(add_site))
-    assert select(postgres_url, "SELECT site FROM inferences") == []
+    assert execute(postgres_url, "SELECT site FROM inferences") == []
 
 
 def test_store_of_later_version_is_not_opened(store: Store, url: str) -> None:
@@ -88,7 +88,7 @@ def test_store_of_later_version_is_not_opened(store: Store, url: str) -> None:
         pytest.raises(SettingsError, match="written by a later Charioteer: its tables have version 99, this one"),
     ):
         later.open()
-    assert select(url, "SELECT version FROM inference_schema") == [{"version": 99}]
+    assert execute(url, "SELECT version FROM inference_schema") == [{"version": 99}]
 
 
 def schema(connection: Connection) -> dict[str, object]:

@@ -61,9 +61,7 @@ def test_closed_or_silent_server_is_unreachable_and_the_store_recovers(
     assert len(contents(postgres_url)) == 2
 
 
-def test_commit_without_reply_is_not_repeated(
-    behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str
-) -> None:
+def test_unanswered_commit_is_not_repeated(behind: PostgresStore, proxy: InterruptibleProxy, postgres_url: str) -> None:
     proxy.cut_before_reply_to(b"COMMIT")
     written = rows(3)
     behind.write(written)

@@ -13,7 +13,7 @@ import pytest
 from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import StoreError, StoreFault
-from tests.plugins.recording.contents import contents, select
+from tests.plugins.recording.contents import contents, execute
 from tests.plugins.recording.stores.test_stores import rows
 
 
@@ -128,5 +128,5 @@ def test_removed_file_is_created_again(store: SqliteStore, file: Path, removal: 
 
 def test_statistics_for_the_query_planner_are_collected(store: SqliteStore, file: Path) -> None:
     store.write(rows(1000))
-    indexes = {row["idx"] for row in select(str(file), "SELECT idx FROM sqlite_stat1")}
+    indexes = {row["idx"] for row in execute(str(file), "SELECT idx FROM sqlite_stat1")}
     assert {"inference_metadata_tv", "inference_labels_label", "inferences_started"} <= indexes

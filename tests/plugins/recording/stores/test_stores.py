@@ -86,9 +86,7 @@ def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url
     assert store.images_since(digests, 0) == {digests[1]}
 
 
-def test_invalid_row_rejects_its_whole_batch_and_what_is_written_again_is_not_duplicated(
-    store: Store, url: str
-) -> None:
+def test_invalid_row_rejects_its_batch_and_what_is_written_again_is_not_duplicated(store: Store, url: str) -> None:
     written, (bad,) = rows(3), rows()
     invalid = Rows(inference={**bad.inference, "duration": 2**70}, metadata=(), labels=())
     for stored in ([], written):
