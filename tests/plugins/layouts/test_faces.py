@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.loading import load
-from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.object_detection import PosedObject
 from tasks.vision.image import Image
@@ -156,9 +155,7 @@ def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("parameters", "objects"), [({}, 1), ({"iou_threshold": 0.45}, 2)])
-def test_boxes_are_averaged_from_the_overlap_of_mediapipe(
-    tmp_path: Path, parameters: dict[str, Any], objects: int
-) -> None:
+def test_boxes_are_averaged_from_mediapipe_s_overlap(tmp_path: Path, parameters: dict[str, Any], objects: int) -> None:
     # Two boxes of 20 pixels, 8 apart, have an IoU of 12 / 28.
     outputs = rows(896, 16, {34: (0.9, [0, 0, 20, 20]), 35: (0.6, [8, 0, 20, 20])})
     file = write(tmp_path, outputs)
@@ -179,8 +176,3 @@ def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int
     assert facts["mean"].value == ("0, 0, 0" if label == "palm" else "0.5, 0.5, 0.5")
     assert (facts["antialiasing"].value, facts["iou_threshold"].value) == ("yes, as Pillow", "0.3")
     assert not [fact for fact in found.description.facts if fact.origin is Origin.GUESSED]
-
-
-def test_other_numbers_of_anchors_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="its task cannot be determined"):
-        load(graphs.source(write(tmp_path, rows(895, 16, {}))))

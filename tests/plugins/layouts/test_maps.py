@@ -144,9 +144,8 @@ def masks(found: Segments, width: int, height: int) -> list[NDArray[np.uint8]]:
 def test_each_pixel_has_its_likeliest_class(tmp_path: Path, kind: str, batch: int | str) -> None:
     output = probabilities() if kind == "probabilities" else np.log(probabilities()) + 4
     output_types = {"map": TensorProto.FLOAT16} if kind == "half" else None
-    model = segmenter(
-        write_semantic(tmp_path, output, "map", shape=(batch, 3, 32, 32), output_types=output_types), **SEGMENT
-    )
+    file = write_semantic(tmp_path, output, "map", shape=(batch, 3, 32, 32), output_types=output_types)
+    model = segmenter(file, **SEGMENT)
     for found in model([segmentation_input(uniform_image(50, 200, 0)), segmentation_input(uniform_image(50, 200, 9))]):
         assert found.labels == ["ground", "tree"]
         assert found.scores == pytest.approx([0.6, 0.8], abs=2e-3)

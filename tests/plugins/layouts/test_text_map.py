@@ -65,9 +65,7 @@ def expanded(width: float, height: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("batch", ["batch", 1])
 @pytest.mark.parametrize(("settings", "label"), [(OBB, "text"), ({"layout": "text-map", "labels": ["plate"]}, "plate")])
-def test_bright_rectangle_is_one_text_box(
-    tmp_path: Path, batch: int | str, settings: dict[str, Any], label: str
-) -> None:
+def test_bright_rectangle_is_one_text(tmp_path: Path, batch: int | str, settings: dict[str, Any], label: str) -> None:
     file = write(tmp_path, rectangle(20, 30, 12, 42, 0.75), shape=(batch, 3, SIZE, SIZE))
     width, height = expanded(30, 10)
     for found in oriented_detector(file, **settings)([INPUT, INPUT]):

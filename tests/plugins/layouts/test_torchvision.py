@@ -113,14 +113,10 @@ def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
     assert all_close(found.keypoints[0], points[0].tolist())
 
 
-def segments(folder: Path, outputs: dict[str, Any], **options: Any) -> Path:
-    return graphs.constant(folder / "model.onnx", outputs, **options)
-
-
 def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
     out = np.zeros((1, 3, 8, 8), np.float32)
     out[0, 0], out[0, 2, :, :4] = 5, 9
-    file = segments(tmp_path, {"out": out, "aux": -out})
+    file = graphs.constant(tmp_path / "model.onnx", {"out": out, "aux": -out})
     assert sorted(segment(file, uniform_image(8, 8, 0), labels=NAMES).labels) == ["__background__", "dog"]
     assert facts_of(file)["further output"] == Fact("further output", "aux, left out", Origin.CONVENTION)
 
@@ -128,7 +124,7 @@ def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
 def test_outputs_can_be_chosen(tmp_path: Path) -> None:
     best, coarse = np.zeros((1, 2, 8, 8), np.float32), np.zeros((1, 2, 4, 4), np.float32)
     best[0, 1], coarse[0, 0] = 9, 9
-    file = segments(tmp_path, {"coarse": coarse, "best": best})
+    file = graphs.constant(tmp_path / "model.onnx", {"coarse": coarse, "best": best})
     options: dict[str, Any] = {"task_type": "IMAGE_SEGMENTATION", "labels": ["a", "b"]}
     advice = r'declare the outputs to read, such as \{"outputs": \["best"\]\}.* are semantic \[b, nc'
     with pytest.raises(ModelError, match=advice):
@@ -141,7 +137,7 @@ def test_outputs_can_be_chosen(tmp_path: Path) -> None:
 def test_channels_last_class_scores_are_read(tmp_path: Path) -> None:
     scores = np.zeros((1, 8, 8, 3), np.float32)
     scores[..., 0], scores[:, :, :4, 2] = 5, 9
-    file = segments(tmp_path, {"scores": scores}, shape=(1, 8, 8, 3))
+    file = graphs.constant(tmp_path / "model.onnx", {"scores": scores}, shape=(1, 8, 8, 3))
     found = segment(file, uniform_image(8, 8, 0), task_type="IMAGE_SEGMENTATION", labels=NAMES)
     assert sorted(found.labels) == ["__background__", "dog"]
 

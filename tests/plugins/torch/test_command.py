@@ -134,9 +134,7 @@ def test_command_fails_when_answers_differ(tmp_path: Path, capsys: pytest.Captur
     assert "They differ by more than 0" in capsys.readouterr().out
 
 
-def test_command_says_that_equal_scores_explain_a_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_says_if_equal_scores_explain_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny_vision.yolos(tmp_path / "model")
     weights = importlib.import_module("safetensors.torch")
     tensors = weights.load_file(folder / "model.safetensors")

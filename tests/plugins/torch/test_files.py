@@ -102,17 +102,15 @@ def test_reference_to_code_or_other_model_is_rejected(tmp_path: Path, files: Any
     "shard", ["../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", "sub/model.safetensors", "..", ""]
 )
 def test_weight_index_may_name_only_safetensors_beside_it(tmp_path: Path, shard: str) -> None:
-    model_source = hugging_face_folder(
-        tmp_path, model__safetensors__index__json={"metadata": {}, "weight_map": {"w": shard}}
-    )
+    index = {"metadata": {}, "weight_map": {"w": shard}}
+    model_source = hugging_face_folder(tmp_path, model__safetensors__index__json=index)
     with pytest.raises(ModelError, match=r"expected \.safetensors files beside it"):
         load(model_source)
 
 
 def test_pickle_index_beside_safetensors_is_ignored(tmp_path: Path) -> None:
-    check_files(
-        hugging_face_folder(tmp_path, pytorch_model__bin__index__json={"weight_map": {"w": "pytorch_model-1.bin"}})
-    )
+    index = {"weight_map": {"w": "pytorch_model-1.bin"}}
+    check_files(hugging_face_folder(tmp_path, pytorch_model__bin__index__json=index))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_missing_labels_are_reported_as_guessed(changed: Changed) -> None:
         ("segformer", {"layout": "instance"}, "layout: Expected one of semantic, got 'instance'"),
     ],
 )
-def test_settings_that_do_not_fit_are_rejected(
+def test_settings_that_misfit_are_rejected(
     folder_of: FolderOf, name: str, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
@@ -223,9 +221,7 @@ def test_model_runs_in_half_precision(folder_of: FolderOf, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["vit", "llava", "smolvlm"])
-def test_loading_and_answering_open_no_connection(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_load_and_answer_open_no_connection(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     folder = folder_of(name)
 
     def reject(*arguments: object, **more: object) -> None:

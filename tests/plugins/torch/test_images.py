@@ -30,9 +30,7 @@ def preparation(folder: Path) -> ImagePreparation:
     seed=st.integers(0, 2**16),
 )
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_table_equals_processor_but_for_rounding(
-    folder_of: FolderOf, name: str, width: int, height: int, seed: int
-) -> None:
+def test_table_equals_rounded_processor(folder_of: FolderOf, name: str, width: int, height: int, seed: int) -> None:
     processor = load_image_processor(ModelSource(name=name, version="1", folder=folder_of(name)))
     table = table_preparation(processor)
     assert table is not None

@@ -78,9 +78,8 @@ def test_donut_uses_task_prompt_unchanged(served: Served) -> None:
 
 def test_donut_without_questions_starts_with_its_start_token(folder_of: FolderOf, served: Served) -> None:
     library, pixels = LibraryModel(folder_of("donut_receipts")), scene(80, 48)
-    (found,) = answers(
-        served("donut_receipts"), image_input(pixels, prompts=["<s_receipt>", "who?"], max_new_tokens=12)
-    )
+    tensor = image_input(pixels, prompts=["<s_receipt>", "who?"], max_new_tokens=12)
+    (found,) = answers(served("donut_receipts"), tensor)
     unknown = [[library.tokenizer.unk_token_id]]
     inputs = {**library.processor(pil_image(pixels), return_tensors="pt"), "bad_words_ids": unknown}
     ids = library.tokenizer("<s_receipt>", add_special_tokens=False, return_tensors="pt").input_ids

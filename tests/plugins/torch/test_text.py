@@ -116,9 +116,7 @@ def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, s
 
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% for m in messages %}"])
-def test_chat_template_that_rejects_a_short_message_is_rejected(
-    folder_of: FolderOf, tmp_path: Path, template: str
-) -> None:
+def test_template_that_rejects_a_short_message_is_rejected(folder_of: FolderOf, tmp_path: Path, template: str) -> None:
     source = with_template(folder_of("causal_lm"), tmp_path / "chat", template)
     with pytest.raises(ModelError, match=r"chat: The model's chat template rejects .* correct the chat template"):
         TRANSFORMERS.load(source)

@@ -67,9 +67,7 @@ def test_scores_equal_those_of_timm(tmp_path: Path) -> None:
             assert scores_by_label == pytest.approx(expected, abs=1e-3)
 
 
-def test_folder_of_timm_without_timm_is_rejected_with_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_timm_without_timm_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": {"input_size": [3, 224, 224]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"")

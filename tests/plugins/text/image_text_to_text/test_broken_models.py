@@ -73,9 +73,7 @@ def test_swapped_graphs_are_rejected(folder: Path) -> None:
         ("processor_config.json", {"image_token": "<pictures>"}, "no usable processor"),
     ],
 )
-def test_unsupported_configuration_is_rejected(
-    folder: Path, file: str, change: dict[str, object], error_text: str
-) -> None:
+def test_unsupported_settings_are_rejected(folder: Path, file: str, change: dict[str, object], error_text: str) -> None:
     tiny.change(folder / file, **change)
     assert error_text in load_error(folder)
 
@@ -174,9 +172,7 @@ def test_use_cache_branch_and_num_logits_to_keep_are_fed_as_tokens_are_read(tmp_
         ("float[batch, heads, past", "float[7, heads, past", "of shape [1, heads, length, width], got [7,"),
     ],
 )
-def test_graph_with_unexpected_inputs_or_outputs_is_rejected(
-    tmp_path: Path, old: str, new: str, error_text: str
-) -> None:
+def test_graph_with_other_inputs_or_outputs_is_rejected(tmp_path: Path, old: str, new: str, error_text: str) -> None:
     with pytest.raises(ModelError) as caught:
         decoder(tmp_path, SWITCHED.replace(old, new), CONFIG)
     assert error_text in str(caught.value)
