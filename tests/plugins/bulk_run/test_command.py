@@ -108,9 +108,7 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert run(images, out)[0] == 0
     status, messages = run(images, out, "--parameter", "score_threshold=0.99")
     assert status == 2
-    assert (
-        "has the results of a run that differs in: parameters; choose another folder, or remove them with" in messages
-    )
+    assert "has the results of a run that differs in: parameters; choose another folder, or remove " in messages
     assert run(images, out, "--parameter", "score_threshold=0.99", "--fresh")[0] == 0
     assert all(len(row["labels"] or ()) == 0 for row in rows(out).values())
     assert "Expected a new folder, or that of an earlier run" in run(images, images)[1]
@@ -125,7 +123,6 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
 
 
 def answer(status: int) -> tuple[int, object]:
-    """Return an answer of chariot-v2."""
     return status, {"output": [DETECTION]} if status == 200 else {"detail": "no"}
 
 

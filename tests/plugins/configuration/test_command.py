@@ -94,9 +94,7 @@ def test_serve_reads_the_file_that_the_environment_names(tmp_path: Path, monkeyp
         ("port = 70000", "<= 65535"),
     ],
 )
-def test_invalid_file_is_rejected(
-    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_file_is_rejected(content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.toml").write_text(content)
     with pytest.raises(SystemExit):
         command.parse_args(["--config", str(tmp_path / "c.toml")])
@@ -187,9 +185,7 @@ def test_passwords_and_tokens_in_urls_are_not_shown(capsys: pytest.CaptureFixtur
     assert [shown[name][0] for name in urls] == ["postgresql://...", "https://...", "http://..."]
 
 
-def test_unknown_variables_have_the_nearest_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_variable_has_nearest_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CHARIOTEER_MAX_PIXEL", "9")
     monkeypatch.setenv("CHARIOTEER_ZZZ", "9")
     # Kubernetes sets these for Services.

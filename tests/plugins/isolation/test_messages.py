@@ -127,9 +127,7 @@ def test_received_array_is_writable_and_keeps_memory_mapped() -> None:
 @pytest.mark.parametrize(
     ("size", "max_files", "reason"), [(2**61, None, ""), (5000, 0, "Too many open files")], ids=["memory", "descriptor"]
 )
-def test_failed_allocation_is_rejected_and_leaves_no_open_descriptor(
-    size: int, max_files: int | None, reason: str
-) -> None:
+def test_failed_allocation_is_rejected_and_leaves_no_descriptor(size: int, max_files: int | None, reason: str) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft if max_files is None else max_files, hard))

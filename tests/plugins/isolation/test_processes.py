@@ -113,7 +113,6 @@ def is_running(pid: int) -> bool:
 
 @contextmanager
 def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[IsolatedModel]:
-    """Load an isolated model, and unload it at the end."""
     model = IsolatedModel(source_at(write_model(folder, code, isolate=True, **settings)))
     try:
         yield model

@@ -35,7 +35,6 @@ DETECTION, CLASSIFICATION = "IMAGE_OBJECT_DETECTION", "IMAGE_CLASSIFICATION"
 
 
 def facts_of(file: Path, **settings: Any) -> dict[str, Fact]:
-    """Return the facts about a model by topic."""
     return {fact.topic: fact for fact in load(graphs.source(file, **settings)).description.facts}
 
 

@@ -47,7 +47,6 @@ def claims(**extra: Any) -> dict[str, Any]:
 def token(
     token_claims: dict[str, Any] | None = None, *, key: Any = EC, algorithm: str = "ES256", **headers: Any
 ) -> str:
-    """Return a signed token."""
     return jwt.encode(token_claims or claims(), key, algorithm=algorithm, headers={"kid": "ec", **headers})
 
 

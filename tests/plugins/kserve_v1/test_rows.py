@@ -107,7 +107,7 @@ BAD_PAIRS: list[tuple[list[object], str, str]] = [
 
 
 @pytest.mark.parametrize(("instances", "path", "message"), BAD_PAIRS)
-def test_bad_value_among_several_inputs_is_rejected_with_its_path(
+def test_bad_value_of_several_inputs_is_rejected_with_its_path(
     instances: list[object], path: str, message: str
 ) -> None:
     error = error_for(PAIR, *instances)

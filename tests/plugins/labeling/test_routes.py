@@ -38,9 +38,8 @@ TEXTS = "".join(f'<Label value="{label}"/>' for label in LABELS)
 
 
 def config(tag: str, attributes: str = "", labels: str = TEXTS) -> str:
-    return (
-        f'<View><Image name="img" value="$image"/><{tag} name="tag" toName="img" {attributes}>{labels}</{tag}></View>'
-    )
+    control = f'<{tag} name="tag" toName="img" {attributes}>{labels}</{tag}>'
+    return f'<View><Image name="img" value="$image"/>{control}</View>'
 
 
 def tasks(*images: object) -> list[dict[str, Any]]:
@@ -48,8 +47,6 @@ def tasks(*images: object) -> list[dict[str, Any]]:
 
 
 class Backend:
-    """A server with an observer of its inferences."""
-
     def __init__(self, access: HttpAccess | None = None, **settings: Any) -> None:
         self.observer = EventRecorder()
         engine = build_engine(NAMES, observers=[self.observer], limits=Limits(max_inputs=4))
@@ -135,9 +132,7 @@ def test_failed_task_gets_an_empty_prediction_and_all_failed_an_error(client: Te
     assert predict(client, "detector", config("RectangleLabels")).json() == {"results": []}
 
 
-def test_inference_is_recorded_with_the_task_and_without_passwords(
-    backend: Backend, client: TestClient[Litestar]
-) -> None:
+def test_inference_is_recorded_with_task_and_without_passwords(backend: Backend, client: TestClient[Litestar]) -> None:
     result_of(client, "detector", config("RectangleLabels"))
     context = backend.observer.events[-1]
     (metadata,) = context.metadata

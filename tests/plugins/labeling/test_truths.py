@@ -49,11 +49,8 @@ def test_annotation_of_a_predicted_task_is_its_truth_in_labels_of_the_model(tmp_
         brush: dict[str, object] = {"result": [{"type": "brushlabels", "value": {}}]}
         error = send(created, annotation=brush)["result"]["error"]
         assert "Expected rectanglelabels, polygonlabels or choices" in error
-        for region in (
-            5,
-            {"type": "rating", "value": {"rating": 5}},
-            {"type": "taxonomy", "value": {"taxonomy": [["a"]]}},
-        ):
+        taxonomy = {"type": "taxonomy", "value": {"taxonomy": [["a"]]}}
+        for region in (5, {"type": "rating", "value": {"rating": 5}}, taxonomy):
             assert send(created, annotation={"result": [region]})["result"]["result"] == "invalid"
         assert send(created, annotation={"result": 5})["error"] == "annotation.result: Expected `array`, got `int`"
         config = created["project"]["label_config"].replace("yellow circle", "yellow circle,green square")

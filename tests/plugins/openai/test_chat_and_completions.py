@@ -52,7 +52,6 @@ def text_of(parts: Parts) -> str:
 
 @pytest.fixture(scope="module")
 def vlm() -> Generator[TestClient[Litestar]]:
-    """Serve the fixture model that answers questions about images."""
     with TestClient(app_with_models(("vlm",), "openai")) as client:
         yield client
 

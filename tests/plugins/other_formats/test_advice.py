@@ -28,9 +28,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("name", "way", "link"), FORMATS)
-def test_file_and_its_folder_are_rejected_with_the_way_to_serve_it(
-    tmp_path: Path, name: str, way: str, link: str
-) -> None:
+def test_file_and_folder_are_rejected_with_the_way_to_serve_it(tmp_path: Path, name: str, way: str, link: str) -> None:
     file = tmp_path / "model" / name
     file.parent.mkdir()
     file.write_bytes(b"\x80weights")

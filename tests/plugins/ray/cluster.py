@@ -83,12 +83,8 @@ def run_command(command: dict[str, Any]) -> dict[str, object]:
 
 def deploy(arguments: dict[str, Any], user_config: dict[str, Any] | None = None) -> str:
     """Deploy the application from a Serve config, as ``serve deploy`` does, and wait until it runs or fails."""
-    application: dict[str, Any] = {
-        "name": _APPLICATION,
-        "route_prefix": "/",
-        "import_path": "charioteer:ray_application",
-        "args": arguments,
-    }
+    application: dict[str, Any] = {"name": _APPLICATION, "route_prefix": "/", "args": arguments}
+    application["import_path"] = "charioteer:ray_application"
     if user_config is not None:
         application["deployments"] = [{"name": "ingress", "user_config": user_config}]
     client = context._get_global_client()
@@ -137,13 +133,8 @@ def kill(deployment: str) -> int:
     return process
 
 
-_COMMANDS: dict[str, Callable[..., object]] = {
-    "bulk": bulk,
-    "deploy": deploy,
-    "processes": processes,
-    "running": running,
-    "kill": kill,
-}
+_FUNCTIONS: tuple[Callable[..., object], ...] = (bulk, deploy, processes, running, kill)
+_COMMANDS = {function.__name__: function for function in _FUNCTIONS}
 
 if __name__ == "__main__":
     main()

@@ -139,11 +139,8 @@ def test_plain_error_of_the_proxy_becomes_json_with_its_status_and_headers() -> 
 def test_other_answers_pass_unchanged() -> None:
     for status, content_type in ((400, b"application/json"), (200, b"text/plain")):
         answer = ask(respond(status, content_type, b"{", b"}"))
-        assert (answer.status_code, answer.content, answer.headers["content-type"]) == (
-            status,
-            b"{}",
-            content_type.decode(),
-        )
+        found = answer.status_code, answer.content, answer.headers["content-type"]
+        assert found == (status, b"{}", content_type.decode())
 
 
 def test_request_id_is_left_to_the_proxy() -> None:

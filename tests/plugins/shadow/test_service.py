@@ -73,7 +73,6 @@ def _serving(folder: Path, store: Path, **settings: object) -> Generator[TestCli
 
 
 def _infer(client: TestClient[Litestar], red: int, green: int, camera: str = "north") -> str:
-    """Send one image, and return its best label."""
     pixels = np.zeros((8, 8, 3), np.uint8)
     pixels[0, 0] = red, green, 0
     metadata = json.dumps([{"key": "camera", "type": "str", "value": camera}])

@@ -72,14 +72,11 @@ def detect_oriented(inputs: Sequence[Any]) -> Sequence[OrientedDetections]:
 
 
 def segment(inputs: Sequence[Any]) -> Sequence[Segments]:
-    """Return the contours of each spot."""
-    found = [_masks(item.image.pixels) for item in inputs]
-    return [
-        Segments(
-            labels=["spot"] * len(masks), scores=_scores(masks), contours=[contours_of_mask(mask) for mask in masks]
-        )
-        for masks in found
-    ]
+    found: list[Segments] = []
+    for masks in (_masks(item.image.pixels) for item in inputs):
+        contours = [contours_of_mask(mask) for mask in masks]
+        found.append(Segments(labels=["spot"] * len(masks), scores=_scores(masks), contours=contours))
+    return found
 
 
 TASKS: Mapping[str, tuple[Task[Any, Any], Find]] = {
@@ -91,7 +88,6 @@ TASKS: Mapping[str, tuple[Task[Any, Any], Find]] = {
 
 
 def plain(kind: str, model: Find | None = None) -> Servable:
-    """Return a servable without tiles."""
     task, own_model = TASKS[kind]
     return Servable(task, model or own_model, stand_in_metadata(task.task_type), {})
 
