@@ -1,27 +1,23 @@
-"""Options of the application on Ray, errors of Ray Serve's proxy, and batching of calls, without Ray."""
+"""Options of the application on Ray, and errors of Ray Serve's proxy, without Ray."""
 
 import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from app.core.plugins import registry
 from app.core.settings.server import SettingsError
-from app.plugins.isolation.remote import Failure, run_batch
 from app.plugins.ray.application import ray_application
 from app.plugins.ray.options import model_options, read_options, server_settings
 from app.plugins.ray.proxy import ProxyErrors, without_request_id
 from app.plugins.recording.settings import RecordingSettings
-from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.servers.server_process import ROOT
 
 
@@ -146,49 +142,3 @@ def test_other_answers_pass_unchanged() -> None:
 def test_request_id_is_left_to_the_proxy() -> None:
     answer = ask(without_request_id(respond(200, b"text/plain", b"a")))
     assert (answer.text, answer.headers["retry-after"], "x-request-id" in answer.headers) == ("a", "7", False)
-
-
-class Doubling:
-    """Doubles numbers, but fails for negative ones."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[int]] = []
-
-    def __call__(self, inputs: Sequence[int], /) -> Sequence[int]:
-        self.calls.append(list(inputs))
-        if any(number < 0 for number in inputs):
-            raise InferenceError(ErrorKind.INVALID_REQUEST, "Expected no negative number", "inputs[0]")
-        return [2 * number for number in inputs]
-
-
-@given(st.lists(st.lists(st.integers(min_value=0)), min_size=1))
-def test_batched_calls_get_their_own_results(calls: list[list[int]]) -> None:
-    model = Doubling()
-    assert run_batch(model, calls) == [[2 * number for number in call] for call in calls]
-    assert len(model.calls) == 1
-
-
-def test_failed_call_does_not_affect_others() -> None:
-    failure = Failure(ErrorKind.INVALID_REQUEST, "Expected no negative number", "inputs[0]")
-    assert run_batch(Doubling(), [[1], [-1, 2], [3]]) == [[2], failure, [6]]
-    assert str(failure.to_error()) == "inputs[0]: Expected no negative number"
-
-
-def test_single_failed_call_is_not_repeated() -> None:
-    model = Doubling()
-    assert isinstance(run_batch(model, [[-1]])[0], Failure)
-    assert model.calls == [[-1]]
-
-
-def test_too_few_results_are_a_model_failure() -> None:
-    outcomes = run_batch(lambda _: [1], [[1], [2]])
-    assert outcomes == [[1], [1]]
-    (outcome,) = run_batch(lambda _: [1], [[1, 2]])
-    assert outcome == Failure(ErrorKind.MODEL_FAILED, "The model answered 1 of 2 inputs", "")
-
-
-def test_exception_of_a_model_is_a_model_failure() -> None:
-    def fail(_: Sequence[int]) -> Sequence[int]:
-        raise RuntimeError("no")
-
-    assert run_batch(fail, [[1]]) == [Failure(ErrorKind.MODEL_FAILED, "The model failed: no", "")]
