@@ -17,7 +17,7 @@ from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.settings import LabelStudioSettings
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tests.plugins.labeling.site import IMAGE, Site
+from tests.plugins.labeling.conftest import IMAGE, Site
 
 TOKEN = "header.payload.signature"
 

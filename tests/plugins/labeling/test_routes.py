@@ -20,7 +20,7 @@ from app.core.server.http.asgi import create_app
 from app.plugins.labeling.plan import make_plan
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.plugins.labeling.site import Site
+from tests.plugins.labeling.conftest import Site
 from tests.support.data.images import encode_base64, encode_image, rectangle, rotated_rectangle
 from tests.support.models.fake_models import FAKE_MODELS, LABELS, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
