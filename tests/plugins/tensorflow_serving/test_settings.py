@@ -1,4 +1,4 @@
-"""Test options of the port, labels of versions, accepted paths, and rules for methods, keys and pages of other sites."""
+"""Options of the port, labels of versions, accepted paths, and rules for methods, keys and pages of other sites."""
 
 import asyncio
 from collections.abc import Iterator
