@@ -16,7 +16,7 @@ from pycocotools import mask as oracle
 
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
-from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
+from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.masks import decode_mask, read_run_lengths, truth_mask
 from tasks.task import TaskType
 from tests.support.data.datasets import check_rejected, coco_annotation, write_coco_dataset, write_image_folder
