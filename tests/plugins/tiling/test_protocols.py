@@ -29,11 +29,6 @@ from tests.support.servers.grpc_server import message, run_grpc_server
 SPOT = (190, 100, 260, 130)
 
 
-def load(source: ModelSource) -> Servable:
-    del source
-    return tiled("box")
-
-
 def png() -> bytes:
     pixels = canvas()
     left, top, right, bottom = SPOT
@@ -41,7 +36,9 @@ def png() -> bytes:
     return cv2.imencode(".png", pixels)[1].tobytes()
 
 
-def tiling_engine(*observers: Any, workers: int = 2, load: Callable[[ModelSource], Servable] = load) -> Engine:
+def tiling_engine(
+    *observers: Any, workers: int = 2, load: Callable[[ModelSource], Servable] = lambda _: tiled("box")
+) -> Engine:
     sources, limits = [model_source("detector")], Limits(max_inputs=64)
     return attach_plugins(engine_of(sources, load, *observers, limits=limits, workers=workers))
 
@@ -80,11 +77,7 @@ def test_tiles_of_one_request_are_one_job_of_the_fair_queue() -> None:
         calls.extend(item.image.width for item in inputs)
         return detect(inputs)
 
-    def load_gated(source: ModelSource) -> Servable:
-        del source
-        return tiled("box", model)
-
-    engine = tiling_engine(workers=1, load=load_gated)
+    engine = tiling_engine(workers=1, load=lambda _: tiled("box", model))
 
     async def ask(width: int) -> None:
         wanted = msgspec.structs.replace(request(canvas(width), tile=SIDE), model_name="detector")
