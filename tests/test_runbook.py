@@ -41,6 +41,9 @@ _PROCESS_METRICS = {
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
     "app/core/observers/request_log.py": ("inference", "explanation"),
+    "app/core/server/process.py": ("model repository scan failed",),
+    "app/core/server/process_setup.py": ("memory not released",),
+    "app/core/server/tls.py": ("certificate not renewed",),
     "app/core/server/serving.py": ("second stop signal", "shutdown timed out"),
     "app/plugins/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",

@@ -38,8 +38,7 @@ def by_pillow(
     )
 
 
-def middle(size: tuple[int, int]) -> Window:
-    height, width = size
+def middle(height: int, width: int) -> Window:
     return width // 8, height // 16, width - width // 8, height - height // 16
 
 
@@ -52,12 +51,12 @@ def test_resized_bytes_are_those_of_pillow(
     image_size: tuple[int, int],
     size: tuple[int, int],
     interpolation: Interpolation,
-    part: Callable[[tuple[int, int]], Window] | None,
+    part: Callable[[int, int], Window] | None,
     package: str,
 ) -> None:
     if package == "pillow":
         monkeypatch.setattr("app.core.runtimes.onnxruntime.images.resampling._package", lambda: None)
-    pixels, window = photo(*image_size), part and part(size)
+    pixels, window = photo(*image_size), part and part(*size)
     found, expected = resample(pixels, size, interpolation, window), by_pillow(pixels, size, interpolation, window)
     assert_equal_but_for_rounding(found, expected)
     if interpolation in ("nearest", "area") or (package == "pillow" and not window):
@@ -81,9 +80,8 @@ def test_image_of_the_wanted_size_is_not_copied() -> None:
 
 def test_view_of_a_larger_image_is_resized() -> None:
     view = photo(300, 400)[20:270:2, ::-1]
-    assert_equal_but_for_rounding(
-        resample(view, (64, 64), "bilinear"), by_pillow(np.ascontiguousarray(view), (64, 64), "bilinear")
-    )
+    expected = by_pillow(np.ascontiguousarray(view), (64, 64), "bilinear")
+    assert_equal_but_for_rounding(resample(view, (64, 64), "bilinear"), expected)
 
 
 def test_threads_resize_different_images_at_once() -> None:
