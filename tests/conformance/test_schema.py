@@ -54,6 +54,10 @@ def operations_of(schema: Any) -> list[Any]:
     return [pytest.param(operation, id=operation.label) for operation in operations]
 
 
+def test_document_is_valid() -> None:
+    VALID.validate()
+
+
 def takes_a_body(context: Any) -> bool:
     return "requestBody" in context.operation.definition.raw
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from litestar import Litestar
 from litestar.routes import HTTPRoute
-from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from tests.core.server.auth.test_routes import OPEN, PROTECTED
 from tests.support.servers.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
@@ -45,8 +44,7 @@ def test_every_route_except_the_web_page_is_documented(app: Litestar, document: 
     assert served - documented == pages
 
 
-def test_document_is_valid_and_every_operation_has_an_id_of_its_own(document: dict[str, Any]) -> None:
-    OPENAPI_31_VALIDATOR.validate(document)
+def test_every_operation_has_an_id_of_its_own(document: dict[str, Any]) -> None:
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     paths = document["paths"]

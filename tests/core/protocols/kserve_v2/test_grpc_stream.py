@@ -137,8 +137,10 @@ def test_idle_stream_does_not_delay_shutdown() -> None:
         items = peer.stream(iter(request_queue.get, None))
         request_queue.put(number_request([1], id="a"))
         next(items)
-    with raises_status(grpc.StatusCode.UNAVAILABLE):
-        next(items)
+        stopped = peer.stop_server()
+        with raises_status(grpc.StatusCode.UNAVAILABLE):
+            next(items)
+        stopped.result(60)
     request_queue.put(None)
 
 
