@@ -55,7 +55,8 @@ def annotated_images(content: object, place: str, errors: LabelErrors) -> Sequen
             location = f"{place}: [{number}]"
             # The address of an image may be invalid.
             with errors.collected(f"{location}.data"):
-                items.extend(filter(None, [_item(task, chosen, location, errors)]))
+                if (item := _item(task, chosen, location, errors)) is not None:
+                    items.append(item)
     return items
 
 
