@@ -22,6 +22,7 @@ from app import __version__
 from app.core.cli.interruption import exit_interrupted
 from app.core.plugin_loading import VARIABLE, PluginError
 from app.core.plugins import registry
+from app.core.removed import removed_advice
 from app.core.settings.environment import check_values, drop_empty_variables
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
@@ -84,7 +85,7 @@ def main() -> None:
     except CycloptsError as error:
         sys.stderr.write(f"charioteer: {_sentence(error)}\n")
         if isinstance(error, UnknownCommandError | UnknownOptionError):
-            _print_advice(sys.argv[1:])
+            _print_advice(error, sys.argv[1:])
         # With 1, a mistyped option would look like a failed check, or like drift.
         sys.exit(2)
     except EXPECTED_ERRORS as error:
@@ -106,8 +107,16 @@ def _sentence(error: CycloptsError) -> str:
     return f"{name} {problem}; `{command} --help` describes it"
 
 
-def _print_advice(words: Sequence[str]) -> None:
-    """Name the plugins that are not loaded and have, or may have, an unknown command or option."""
+def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequence[str]) -> None:
+    """Say what replaces a removed command or option, or which plugins that are not loaded have or may have it."""
+    name = words[0]
+    if isinstance(error, UnknownOptionError):
+        # Those of the file of `--config` are called `[name]`.
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        name = f"{name} --{option.strip('-[]').replace('_', '-')}"
+    if advice := removed_advice(name):
+        sys.stderr.write(f"{advice}\n")
+        return
     plugins = registry()
     for word in words:
         if skipped := plugins.skipped_owner(word.partition("=")[0]):

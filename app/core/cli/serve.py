@@ -24,6 +24,7 @@ from cyclopts.config import Toml
 from app.core.cli import EXPECTED_ERRORS
 from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
+from app.core.removed import removed_advice
 from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
 from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, DefaultPort, ListeningSettings, TransportSettings
@@ -86,8 +87,8 @@ def serve(
     faulthandler.enable(2)
     # Listing all options delays the start.
     if any(variable.startswith(_PREFIX) for variable in os.environ):
-        for variable, nearest in unknown_variables(command.assemble_argument_collection()):
-            _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
+        for variable, advice in unknown_variables(command.assemble_argument_collection()):
+            _logger.warning("unknown environment variable", extra={"variable": variable, "advice": advice})
     try:
         _run(models, settings, logs_json=logs_json)
     except EXPECTED_ERRORS as error:
@@ -222,7 +223,7 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
 
 
 def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str | None]]:
-    """Yield each environment variable with our prefix that no option reads, and the most similar known name."""
+    """Yield each environment variable with our prefix that no option reads, and what to use instead."""
     names = {name for argument in arguments for name in argument.parameter.env_var or ()}
     known = {name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)}
     for variable, value in sorted(os.environ.items()):
@@ -231,7 +232,8 @@ def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str 
         is_service = _SERVICE_LINK.search(variable) or value.startswith(_SERVICE_ADDRESS)
         if variable.startswith(_PREFIX) and name not in known and not is_service:
             nearest = difflib.get_close_matches(name, known, n=1)
-            yield variable, f"{_PREFIX}{nearest[0]}" if nearest else None
+            option = f"serve --{name.lower().replace('_', '-')}"
+            yield variable, removed_advice(option) or (f"did you mean {_PREFIX}{nearest[0]}?" if nearest else None)
 
 
 command = App(

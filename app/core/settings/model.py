@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from app.core.plugins import registry
+from app.core.removed import removed_advice
 from tasks.inference.parameters import section
 from tasks.inference.request import known_names, validation_error
 from tasks.task import TaskType, all_task_types
@@ -238,6 +239,8 @@ def _known_names(error_text: str) -> str:
     """Return the known names if `error_text` is about an unknown field or choice, else ""."""
     if not (unknown := _UNKNOWN.match(error_text)):
         return ""
+    if "unknown field" in unknown[0] and (advice := removed_advice(f"setting {unknown[2]}")):
+        return f"; the {advice}"
     is_task = unknown[1] == "task_type"
     topic = "model setting" if "unknown field" in unknown[0] else "task" if is_task else "choice"
     # Plugins add task types, which the enum does not list.

@@ -59,8 +59,8 @@ def config(
         terminal.print(shown)
     else:
         terminal.print("No option of `charioteer serve` is set, so all have their defaults; --all shows them.")
-    for variable, nearest in unknown_variables(arguments):
-        hint = f"; did you mean {nearest}?" if nearest else ""
+    for variable, advice in unknown_variables(arguments):
+        hint = f"; {advice}" if advice else ""
         terminal.print(f"[yellow]{printable(variable)} is not an environment variable of Charioteer[/yellow]{hint}")
 
 

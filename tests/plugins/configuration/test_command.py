@@ -193,12 +193,12 @@ def test_unknown_variable_has_nearest_name(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("CHARIOTEER_PORT_8080_TCP_ADDR", "10.0.0.1")
     monkeypatch.setenv("CHARIOTEER_SERVICE_HOST", "10.0.0.1")
     found = list(unknown_variables(command.assemble_argument_collection()))
-    assert found == [("CHARIOTEER_MAX_PIXEL", "CHARIOTEER_MAX_PIXELS"), ("CHARIOTEER_ZZZ", None)]
+    assert found == [("CHARIOTEER_MAX_PIXEL", "did you mean CHARIOTEER_MAX_PIXELS?"), ("CHARIOTEER_ZZZ", None)]
     config()
     assert "did you mean CHARIOTEER_MAX_PIXELS?" in capsys.readouterr().out
     monkeypatch.setenv("CHARIOTEER_PORT", "8080")
     found = list(unknown_variables(command.assemble_argument_collection()))
-    assert ("CHARIOTEER_PORT", "CHARIOTEER_HTTP_PORT") in found
+    assert ("CHARIOTEER_PORT", "did you mean CHARIOTEER_HTTP_PORT?") in found
 
 
 def test_help_of_a_command_has_its_exit_statuses() -> None:

@@ -13,6 +13,7 @@ from litestar.types import HTTPScope
 
 from app.core.protocols.protocol import HttpProtocol
 from app.core.protocols.status import http_status
+from app.core.removed import removed_advice
 from app.core.server.http.bodies import body_too_large
 from app.core.server.http.route_table import RouteTable
 from tasks.inference.error import ErrorKind, InferenceError
@@ -82,7 +83,7 @@ def _message(request: AnyRequest, error: HTTPException) -> str:
     # `request.url` can be invalid because it depends on the Host header.
     path = request.scope["path"]
     if isinstance(error, NotFoundException):
-        return f"Nothing is served at {path}"
+        return removed_advice(path) or f"Nothing is served at {path}"
     if isinstance(error, MethodNotAllowedException):
         return f"{request.method} is not served at {path}"
     if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

@@ -1,0 +1,19 @@
+"""What version 0.2 had and 0.3 has no more, with what to use instead. Version 0.4 removes this table."""
+
+from fnmatch import fnmatchcase
+
+REMOVED = {
+    "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
+}
+"""Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.
+
+An option of `serve` is also looked up for its environment variable and its key in the file of ``--config``.
+"""
+
+
+def removed_advice(name: str) -> str:
+    """Return a sentence that says that `name` was removed and what to use; "" for other names."""
+    for removed, advice in REMOVED.items():
+        if removed == name or (name.startswith("/") and fnmatchcase(name, removed)):
+            return f"{name} was removed in version 0.3: {advice}"
+    return ""
