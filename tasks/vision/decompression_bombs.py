@@ -5,8 +5,9 @@ import zlib
 from collections.abc import Iterator
 
 from tasks.inference.error import invalid
-from tasks.vision.header import PNG_SIGNATURE
+from tasks.vision.tiff import orientation_of
 
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _MAX_RATIO = 1032
 """The maximum compression ratio of deflate (RFC 1951: a length of 258 in two bits)."""
 
@@ -23,6 +24,14 @@ _MAX_CHUNKS = 65_536
 _CHECKSUM_BYTES = 4
 _BLOCK = 1 << 20
 _SLACK = 1 << 20
+
+
+def png_orientation(data: bytes) -> int:
+    """Return the Exif orientation of a PNG, 1..8; 1 if it has none. Raise INVALID_REQUEST for too many chunks."""
+    for chunk_type, start, end in _chunks(data):
+        if chunk_type == b"eXIf":
+            return orientation_of(data[start + 8 : end - _CHECKSUM_BYTES])
+    return 1
 
 
 def strip_text_chunks(data: bytes) -> bytes:

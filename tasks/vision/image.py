@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
-from tasks.vision.header import JPEG_START, TIFF_STARTS, image_size
+from tasks.vision.header import JPEG_START, ImageHeader, read_header
+from tasks.vision.tiff import TIFF_STARTS
 
 _REDUCED_FLAGS = {
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
     4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
     8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
 }
-"""OpenCV's flags for decoding at a fraction of the sides; a colour flag is added."""
+"""OpenCV's flags for decoding at a fraction of the sides; `_COLOUR_FLAGS` are added."""
+_COLOUR_FLAGS = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+_FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
+"""OpenCV's flip for each orientation, after rows and columns are exchanged for those from 5."""
 
 
 class Image(msgspec.Struct, frozen=True, eq=False):
@@ -65,12 +69,13 @@ def check_size(width: int, height: int, max_pixels: int, max_side: int | None = 
         raise InferenceError(ErrorKind.TOO_LARGE, message)
 
 
-def decode_image(data: bytes, shrink: int = 1) -> Image:
-    """Decode the first frame of an image with OpenCV: 8 bits per channel, no alpha, EXIF orientation applied.
+def decode_image(data: bytes, shrink: int = 1, header: ImageHeader | None = None) -> Image:
+    """Decode the first frame of an image with OpenCV: 8 bits per channel, no alpha, upright.
 
     A JPEG is decoded at the fraction 1 / `shrink` (1, 2, 4 or 8) of its sides, which is faster. Callers check the size
-    first (`image_size`). Raise INVALID_REQUEST if the image is incomplete or damaged.
+    first (`read_header`), and may pass the `header`. Raise INVALID_REQUEST if the image is incomplete or damaged.
     """
+    header = header or read_header(data, allow_avif_jpeg2000=True)
     pixels: Any = None
     is_jpeg = data.startswith(JPEG_START)
     flags = _REDUCED_FLAGS[shrink] if is_jpeg and shrink > 1 else 0
@@ -80,19 +85,18 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
             data = strip_text_chunks(data)
             pixels = _tiff_with_alpha(data)
         if pixels is None:
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_COLOR_RGB)
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags | _COLOUR_FLAGS)
     except cv2.error:
         pixels = None
     if flags and pixels is None:
-        return decode_image(data)
-    if flags:
-        width, height = image_size(data)
-        # libjpeg rounds up. The sides in the header are those before the EXIF orientation is applied.
-        upright = pixels.shape[:2] == (-(-height // shrink), -(-width // shrink))
-        return Image(pixels, (height, width) if upright else (width, height))
+        return decode_image(data, header=header)
     if pixels is None:
         raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
-    return Image(pixels)
+    # OpenCV rotates a TIFF in any case.
+    if header.orientation > 1 and data[:4] not in TIFF_STARTS:
+        pixels = _upright(pixels, header.orientation)
+    width, height = header.upright_size
+    return Image(pixels, (height, width) if flags else None)
 
 
 def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> bytes:
@@ -147,6 +151,14 @@ def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
             return np.array(PIL.ImageOps.exif_transpose(image).convert("RGB"))
     except Exception:  # noqa: BLE001  if Pillow fails, OpenCV tries
         return None
+
+
+def _upright(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """Return pixels without their Exif orientation, 2..8."""
+    if orientation >= 5:
+        pixels = cast("NDArray[np.uint8]", cv2.transpose(pixels))
+    flip = _FLIPS.get(orientation)
+    return pixels if flip is None else cast("NDArray[np.uint8]", cv2.flip(pixels, flip))
 
 
 def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:

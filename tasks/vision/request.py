@@ -13,8 +13,9 @@ from tasks.saliency.probe import probe_parameters, select_targets
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import JPEG_START, TIFF_STARTS, check_tags, image_size, jpeg_size, tile_pixels, upright_size
+from tasks.vision.header import JPEG_START, ImageHeader, read_header
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
+from tasks.vision.tiff import TIFF_STARTS, check_tags, tile_pixels
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""
@@ -38,27 +39,24 @@ class PixelBudget:
         self._remaining = limits.max_request_pixels
         self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
-    def admit(self, data: bytes) -> tuple[int, int]:
-        """Check an encoded image before it is decoded, and charge it. Return its width and height.
+    def admit(self, data: bytes) -> ImageHeader:
+        """Check an encoded image before it is decoded, and charge it. Return its size and orientation.
 
         Raise INVALID_REQUEST for another format, a PNG of more data than pixels, or a TIFF whose tags are larger than
         its file; TOO_LARGE as `charge`, for a JPEG with too many scans, or for an image whose decoder needs too much
         memory.
         """
         limits = self._limits
-        is_jpeg = data.startswith(JPEG_START)
-        if is_jpeg:
-            width, height = jpeg_size(data, limits.max_image_scans)
-        else:
-            width, height = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
+        header = read_header(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000, max_scans=limits.max_image_scans)
+        width, height, _ = header
         # As `charge`, which would be one more call for each image.
         check_size(width, height, limits.max_pixels, limits.max_image_side)
         self._remaining -= width * height
         if self._remaining < 0:
             raise self._too_many_error()
-        if not is_jpeg:
+        if not data.startswith(JPEG_START):
             self._check_decoding_cost(data, width, height)
-        return width, height
+        return header
 
     def charge(self, width: int, height: int, count: int) -> None:
         """Charge `count` images of one size before they are decoded. Raise TOO_LARGE if they exceed a limit."""
@@ -158,12 +156,12 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
     for index, element in enumerate(tensor.elements):
         try:
             data = element.binary()
-            width, height = budget.admit(data)
+            header = budget.admit(data)
             shrink = 1
             if budget.downscale is not None:
-                factor = budget.downscale(*upright_size(data, width, height))
+                factor = budget.downscale(*header.upright_size)
                 shrink = next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
-            images.append(decode_image(data, shrink))
+            images.append(decode_image(data, shrink, header))
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     return images

@@ -23,7 +23,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
 from tasks.inference.tensor import BytesTensor
-from tasks.vision.header import image_size, upright_size
+from tasks.vision.header import image_size
 from tasks.vision.image import image_of
 
 Predictor = Callable[[Sequence[SourceImage]], Sequence[RecordedInference]]
@@ -155,7 +155,7 @@ class ServedPredictor:
         size, task = None, ""
         # The server may read images that are not readable here, and have tasks without metrics.
         with suppress(InferenceError):
-            size = upright_size(row.data, *image_size(row.data, allow_avif_jpeg2000=True))
+            size = image_size(row.data, allow_avif_jpeg2000=True)
         with suppress(ValueError):
             task = str(infer_task(records) or "")
         return row.finished(records, size, task_type=task, **self._columns)

@@ -34,7 +34,7 @@ from tasks.inference.limits import too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
-from tasks.vision.header import image_size, upright_size
+from tasks.vision.header import image_size
 from tasks.vision.request import IMAGE_INPUT
 
 AnnotationWriter = Callable[[Mapping[str, object], str, bool], Awaitable[object]]
@@ -179,7 +179,7 @@ class LabelStudio(HttpProtocol):
 
         def encode(response: InferenceResponse) -> Mapping[str, object]:
             size = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
-            return task_result(plan, response.predictions[0].records(), *upright_size(data, *size))
+            return task_result(plan, response.predictions[0].records(), *size)
 
         return await engine.handle(context, plan.model_name, decode, encode)
 

@@ -1,6 +1,8 @@
 """Decoding of images, compared with Pillow."""
 
 import io
+import struct
+import zlib
 from typing import Any
 
 import cv2
@@ -131,8 +133,70 @@ def test_exif_orientation_is_applied_and_an_invalid_one_ignored(file_format: str
     expected = by_pillow(data)
     assert expected.shape[:2] == ((40, 24) if 5 <= orientation <= 8 else (24, 40))
     assert_same(data, expected, tolerance=3)
+    assert image_size(data) == expected.shape[1::-1]
     # Only a JPEG is decoded at a fraction of its size.
     assert file_format == "JPEG" or decode_image(data, 4).full_size is None
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_avif_is_rotated_as_its_container_says(orientation: int) -> None:
+    data = save_image(image_in_mode("RGB"), "AVIF", quality=100, exif=exif_of(orientation))
+    expected = by_pillow(data)
+    assert image_size(data, allow_avif_jpeg2000=True) == expected.shape[1::-1]
+    assert_same(data, expected, tolerance=8)
+
+
+def test_exif_is_read_wherever_its_format_permits() -> None:
+    exif = exif_of(6).tobytes().removeprefix(b"Exif\0\0")
+    png = encode_image(scene())
+    chunk = struct.pack(">I", len(exif)) + b"eXIf" + exif + struct.pack(">I", zlib.crc32(b"eXIf" + exif))
+    jpeg = encode_image(scene(), "JPEG")
+    segments = [
+        b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body for body in (b"http\0" * 13_000, b"Exif\0\0" + exif)
+    ]
+    for data in (png[:33] + chunk + png[33:], png[:-12] + chunk + png[-12:], jpeg[:2] + b"".join(segments) + jpeg[2:]):
+        assert decode_image(data).pixels.shape == (40, 24, 3)
+        assert image_size(data) == (24, 40)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize(
+    "exif", [b"Exif\0\0broken", b"Exif\0\0", exif_of(6).tobytes()[:-10]], ids=["text", "empty", "cut"]
+)
+def test_damaged_exif_is_ignored(file_format: str, exif: bytes) -> None:
+    data = save_image(image_in_mode("RGB"), file_format, exif=exif)
+    assert decode_image(data).pixels.shape == (24, 40, 3)
+    assert image_size(data) == (40, 24)
+
+
+def tiff_of_planes(planes: NDArray[np.uint8], orientation: int, order: str) -> bytes:
+    """Return a TIFF of (samples, height, width) planes, stored one after the other, with unspecified extra samples."""
+    samples, height, width = planes.shape
+    numbers = {
+        256: [width], 257: [height], 258: [8] * samples, 259: [1], 262: [2],
+        273: [8192 + height * width * sample for sample in range(samples)], 274: [orientation], 277: [samples],
+        278: [height], 279: [height * width] * samples, 284: [2], 338: [0] * (samples - 3),
+    }  # fmt: skip
+    entries, lists = b"", b""
+    for tag, values in numbers.items():
+        content = struct.pack(f"{order}{len(values)}H", *values)
+        if len(content) > 4:
+            lists, content = lists + content, struct.pack(f"{order}I", 4096 + len(lists))
+        entries += struct.pack(f"{order}HHI", tag, 3, len(values)) + content.ljust(4, b"\0")
+    start = struct.pack(f"{order}2sHIH", b"II" if order == "<" else b"MM", 42, 8, len(numbers))
+    return ((start + entries).ljust(4096, b"\0") + lists).ljust(8192, b"\0") + planes.tobytes()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("order", "<>")
+def test_tiff_of_separate_planes_is_decoded(order: str, orientation: int) -> None:
+    planes = np.concatenate([scene().transpose(2, 0, 1), np.full((1, 24, 40), 255, np.uint8)])
+    data = tiff_of_planes(planes, orientation, order)
+    with pytest.raises(PIL.UnidentifiedImageError):
+        PIL.Image.open(io.BytesIO(data))
+    expected = by_pillow(save_image(PIL.Image.fromarray(scene()), "PNG", exif=exif_of(orientation)))
+    assert_same(data, expected)
+    assert image_size(data) == expected.shape[1::-1]
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
@@ -171,4 +235,4 @@ def test_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation:
 
 def test_damaged_jpeg_is_rejected_when_downscaled() -> None:
     with pytest.raises(InferenceError, match="cannot be decoded"):
-        decode_image(b"\xff\xd8\xff\xe0 nothing more", 2)
+        decode_image(encode_image(scene(), "JPEG")[:300], 2)

@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 
 from tasks.inference.error import ErrorKind
-from tasks.vision.header import check_tags, tags, tile_pixels
+from tasks.vision.tiff import check_tags, tags, tile_pixels
 from tests.support.data.images import encode_image, rectangle
 from tests.support.rejection import rejects
 from tests.tasks.vision.test_decompression_bombs import read, rejection

@@ -5,7 +5,6 @@ import csv
 import io
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-import PIL.Image
 from cyclopts import Parameter
 
 from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors
 from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
-from tasks.vision.header import image_size
+from tasks.vision.header import JPEG_START, image_size
 
 _NAMES = ("file_name", "image", "file", "name")
 _HEADER_BYTES = 1 << 18
-_ORIENTATION = 0x0112
-_QUARTERS = frozenset({5, 6, 7, 8})
 MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
@@ -69,11 +65,11 @@ def read_image_size(path: Path, errors: LabelErrors, location: str = "") -> tupl
             return 0, 0
         with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
-            try:
-                width, height = image_size(start, allow_avif_jpeg2000=True)
-            except InferenceError:
-                width, height = image_size(start + file.read(), allow_avif_jpeg2000=True)
-        return (height, width) if _is_rotated(path) else (width, height)
+            with contextlib.suppress(InferenceError):
+                # Other formats may have their orientation at the end.
+                if start.startswith(JPEG_START):
+                    return image_size(start)
+            return image_size(start + file.read(), allow_avif_jpeg2000=True)
     except FileNotFoundError:
         errors.add(location, "there is no such file")
     except OSError as error:
@@ -179,16 +175,6 @@ def rows_of(files: Mapping[str, Path], folder: Path, errors: LabelErrors) -> Map
         name: rows.get(name) or (rows.get(file.name, {}) if count[file.name] == 1 else {})
         for name, file in files.items()
     }
-
-
-def _is_rotated(path: Path) -> bool:
-    """Return whether EXIF rotates the image by 90 degrees."""
-    with contextlib.suppress(Exception), warnings.catch_warnings():
-        # Only the header is read, so Pillow's warning about large images does not apply.
-        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
-        with PIL.Image.open(path) as image:
-            return image.getexif().get(_ORIENTATION) in _QUARTERS
-    return False
 
 
 def _rows(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
