@@ -174,6 +174,9 @@ def _in_manifest(location: str) -> Iterator[SourceImage]:
             continue
         name = str(row.pop(key))
         path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"
+        if "\\" in name and not Path(path).exists():
+            # Manifests that were written on Windows have backslashes between folders.
+            name, path = name.replace("\\", "/"), path.replace("\\", "/")
         yield SourceImage(name=_printable(name), location=path, metadata=metadata_entries(row))
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from app.core.plugins import registry
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
+from app.plugins.evaluation.datasets.files import with_slashes
 from app.plugins.evaluation.report import Figure
 from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.recording.inference import RecordedInference
@@ -122,7 +123,7 @@ def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
 def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
     for entry in recorded.metadata:
         if entry.key.lower() in _NAMES and isinstance(entry.value, str):
-            items = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
+            items = by_id.get(entry.value) or by_name.get(PurePosixPath(with_slashes(entry.value)).name)
             if items:
                 return items
     return ()

@@ -1,8 +1,9 @@
 """COCO's JSON: images, categories, and annotations with boxes, polygons or run lengths (cocodataset.org)."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -20,11 +21,17 @@ from app.plugins.evaluation.dataset import (
 from app.plugins.evaluation.datasets.files import (
     MAX_COORDINATE,
     DatasetOptions,
+    bounding_box,
+    find_file,
+    is_file,
+    parse_number,
     read_item,
     read_json,
     read_sidecar,
     ring_area,
     scalar_values,
+    whole_number,
+    with_slashes,
 )
 from app.plugins.evaluation.masks import decode_mask, read_run_lengths
 from tasks.inference.error import quote_value
@@ -32,11 +39,13 @@ from tasks.task import TaskType
 from tasks.vision.contours import MAX_PIXELS
 
 _RESERVED_KEYS = frozenset({"id", "width", "height", "file_name", "license", "coco_url", "flickr_url"})
-_MIN_POINTS = 3
+_ORIENTED = TaskType.ORIENTED_OBJECT_DETECTION
+_LEFT_TOP_WIDTH_HEIGHT = 1
+"""The only ``bbox_mode`` of Detectron2 that COCO's boxes have."""
 
 _Coordinate = Annotated[float, msgspec.Meta(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 _Length = Annotated[float, msgspec.Meta(ge=0, le=MAX_COORDINATE)]
-_Side = Annotated[int, msgspec.Meta(gt=0)]
+_Side = Annotated[float, msgspec.Meta(gt=0, multiple_of=1)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -70,6 +79,10 @@ class _Annotation(msgspec.Struct):
     bbox: tuple[_Coordinate, _Coordinate, _Length, _Length] | None = None
     segmentation: list[list[_Coordinate]] | _Runs | None = None
     iscrowd: Literal[0, 1] | bool | None = None
+    attributes: Any = None
+    bbox_mode: Any = _LEFT_TOP_WIDTH_HEIGHT
+    rotation: Any = None
+    angle: Any = None
 
 
 _Named = TypeVar("_Named", _Image, _Category)
@@ -91,11 +104,11 @@ def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
     objects: dict[int | str, list[LabelledObject]] = {image.id: [] for _, image, _ in images}
     sizes = {image.id: (image.width, image.height) for _, image, _ in images}
     seen: set[object] = set()
+    outlines: set[TaskType] = set()
     for index, entry in enumerate(file.annotations):
         location = f"{path}: annotations[{index}]"
         with errors.collected(location):
-            # Exporters write an empty list for an outline or box that is missing.
-            annotation = msgspec.convert({key: value for key, value in entry.items() if value != []}, _Annotation)
+            annotation = _annotation(entry)
             number, image, category = annotation.id, annotation.image_id, annotation.category_id
             if number is not None and number in seen:
                 raise ValueError(f"id: Expected each id once, got {quote_value(number)} again")
@@ -104,13 +117,16 @@ def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
             if category not in labels:
                 raise ValueError(f"category_id: Expected the id of a category, got {quote_value(category)}")
             seen.add(number)
-            objects[image].append(_object(annotation, labels[category], sizes[image], location))
+            labelled = _object(annotation, labels[category], sizes[image], location)
+            objects[image].append(labelled)
+            if labelled.rings or labelled.mask:
+                outlines.add(_ORIENTED if annotation.segmentation is None else TaskType.IMAGE_SEGMENTATION)
     items = _items(path, images, objects, options, errors)
     crowds = sum(label.ignored for item in items for label in item.objects)
     notes = (f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find",) if crowds else ()
     tasks = (TaskType.OBJECT_DETECTION,)
-    if any(label.rings or label.mask for item in items for label in item.objects):
-        tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    if outlines:
+        tasks = (_ORIENTED if outlines == {_ORIENTED} else TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     elif not file.annotations:
         tasks = (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
     return Dataset(
@@ -125,7 +141,7 @@ def _unique(
     seen: set[object] = set()
     for index, entry in enumerate(entries):
         with errors.collected(f"{location}[{index}]"):
-            named = msgspec.convert(entry, kind)
+            named = msgspec.convert({key: whole_number(value) for key, value in entry.items()}, kind)
             if not seen.isdisjoint((named.id, named.name)):
                 again = f"{quote_value(named.id)} {quote_value(named.name)}"
                 raise ValueError(f"Expected each id and name once, got {again} again")
@@ -145,14 +161,15 @@ def _items(
     metadata = read_sidecar(path.parent, errors)
     folder = options.images or _folder(path, [image.name for _, image, _ in images[:20]])
     for location, image, entry in images:
-        row = {**scalar_values(entry, _RESERVED_KEYS), **metadata.get(image.name, {})}
+        name = with_slashes(image.name)
+        row = {**scalar_values(entry, _RESERVED_KEYS), **metadata.get(name, {})}
         fields: dict[str, Any] = {"objects": tuple(objects[image.id]), "metadata": row}
-        file, declared = folder / image.name, (image.width, image.height)
-        if options.needs_images or _is_file(file):
-            item = read_item(image.name, file, errors, **fields)
+        file, declared = find_file(folder, image.name), (image.width, image.height)
+        if options.needs_images or is_file(file):
+            item = read_item(name, file, errors, **fields)
         else:
             width, height = (side if isinstance(side, int) else 0 for side in declared)
-            item = Item(id=image.name, image=file, width=width, height=height, **fields)
+            item = Item(id=name, image=file, width=width, height=height, **fields)
         if item and None not in declared and declared != (item.width, item.height):
             got = " and ".join(quote_value(value) for value in declared)
             expected = f"width and height of {image.name}, upright, {item.width} and {item.height}"
@@ -166,14 +183,22 @@ def _folder(path: Path, names: Sequence[str]) -> Path:
     """Return the folder of images: COCO has ``annotations/instances_val2017.json`` beside ``val2017/``."""
     split = path.stem.rpartition("_")[2]
     folders = [root / name for root in (path.parent, path.parent.parent) for name in ("", "images", split)]
-    return max(folders, key=lambda folder: sum(_is_file(folder / name) for name in names))
+    return max(folders, key=lambda folder: sum(is_file(find_file(folder, name)) for name in names))
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+def _annotation(entry: Mapping[str, Any]) -> _Annotation:
+    """Return the values of an annotation. Raise `ValueError` for keys that give its numbers another meaning."""
+    # Exporters write an empty list for an outline or box that is missing.
+    values = {key: whole_number(value) for key, value in entry.items() if value != []}
+    annotation = msgspec.convert(values, _Annotation)
+    if annotation.bbox_mode != _LEFT_TOP_WIDTH_HEIGHT:
+        expected = "1, for left, top, width and height in pixels"
+        raise ValueError(f"bbox_mode: Expected {expected}, got {quote_value(annotation.bbox_mode)}")
+    for name, value in (("rotation", annotation.rotation), ("angle", annotation.angle)):
+        if value:
+            expected = "0, or degrees in attributes.rotation, as CVAT writes them"
+            raise ValueError(f"{name}: Expected {expected}, got {quote_value(value)}")
+    return annotation
 
 
 def _object(annotation: _Annotation, label: str, size: tuple[object, object], location: str) -> LabelledObject:
@@ -191,21 +216,41 @@ def _object(annotation: _Annotation, label: str, size: tuple[object, object], lo
         rings = tuple(ring for ring in polygons if ring_area(ring) > 0)
     if not (box or rings or mask):
         raise EmptyObjectError
+    if box and not rings and not mask and (degrees := _rotation(annotation)):
+        rings, box = (_rotated_corners(box, degrees),), None
     box = box or _bounding_box(rings, mask)
     return LabelledObject(
         label=label, box=box, rings=rings or None, mask=mask, ignored=bool(annotation.iscrowd), location=location
     )
 
 
+def _rotation(annotation: _Annotation) -> float:
+    """Return the clockwise rotation of the box about its centre in degrees, which CVAT writes as an attribute."""
+    attributes = annotation.attributes
+    rotation = cast("dict[str, object]", attributes).get("rotation") if isinstance(attributes, dict) else None
+    try:
+        return 0.0 if rotation is None else parse_number(rotation) % 360
+    except ValueError as error:
+        raise ValueError(f"attributes.rotation: {error}") from None
+
+
+def _rotated_corners(box: Box, degrees: float) -> Ring:
+    left, top, right, bottom = box
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    x, y, w, h = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+    return tuple((x + dx * cos - dy * sin, y + dx * sin + dy * cos) for dx, dy in ((-w, -h), (w, -h), (w, h), (-w, h)))
+
+
 def _ring(index: int, polygon: Sequence[float]) -> Ring:
-    if len(polygon) < 2 * _MIN_POINTS or len(polygon) % 2:
-        expected = "x and y of three or more points"
+    """Return the points of a part of an outline. Fewer than three have no area."""
+    if len(polygon) % 2:
+        expected = "x and y of each point"
         raise ValueError(f"segmentation[{index}]: Expected {expected}, got {quote_value(polygon)}")
     return tuple(zip(polygon[::2], polygon[1::2], strict=True))
 
 
 def _mask(runs: _Runs, size: tuple[object, object]) -> RunLengths | None:
-    height, width = runs.size
+    height, width = map(int, runs.size)
     is_known = all(isinstance(side, int) for side in size)
     if height * width > MAX_PIXELS or (is_known and (width, height) != size):
         expected = f"that of the image, {size[1]} and {size[0]}"
@@ -218,5 +263,4 @@ def _bounding_box(rings: Sequence[Ring], mask: RunLengths | None) -> Box:
     if mask is not None:
         ys, xs = decode_mask(mask).nonzero()
         return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)
-    xs, ys = zip(*(point for ring in rings for point in ring), strict=True)
-    return min(xs), min(ys), max(xs), max(ys)
+    return bounding_box(rings)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from cyclopts import Parameter
 
-from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors
+from app.plugins.evaluation.dataset import Box, EvaluationError, Item, LabelErrors, Ring
 from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
 from tasks.vision.header import JPEG_START, image_size
@@ -117,6 +117,30 @@ def read_json_lines(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapp
             errors.add(location, f"Expected a JSON object: {error}")
 
 
+def find_file(folder: Path, name: str) -> Path:
+    """Return the path of a file that labels name. Those written on Windows may have backslashes between folders."""
+    path = folder / name
+    return path if "\\" not in name or is_file(path) else folder / with_slashes(name)
+
+
+def with_slashes(name: str) -> str:
+    """Return a path of Windows as paths are written elsewhere."""
+    return name.replace("\\", "/")
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is such a file; False for a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def whole_number(value: Any) -> Any:
+    """Return a float without a fraction as an integer, because exporters write 1.0 for 1; other values unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def as_list(value: object) -> list[object] | None:
     """Return `value` if it is a list, otherwise None."""
     return cast("list[object]", value) if isinstance(value, list) else None
@@ -141,6 +165,12 @@ def ring_area(points: Sequence[tuple[float, float]]) -> float:
     return abs(sum(x * v - u * y for (x, y), (u, v) in zip(points, shifted, strict=True))) / 2
 
 
+def bounding_box(rings: Sequence[Ring]) -> Box:
+    """Return left, top, right and bottom of all points."""
+    xs, ys = zip(*(point for ring in rings for point in ring), strict=True)
+    return min(xs), min(ys), max(xs), max(ys)
+
+
 def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dict[str, str]:
     """Return the entries to slice results by: texts, numbers and booleans."""
     return {
@@ -151,7 +181,7 @@ def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dic
 
 
 def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
-    """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name.
+    """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name, with slashes.
 
     The image is the column ``file_name`` (Hugging Face's name), ``image``, ``file`` or ``name``.
     """
@@ -161,10 +191,10 @@ def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str,
             name = next((row[column] for column in _NAMES if isinstance(row.get(column), str)), None)
             if not isinstance(name, str):
                 errors.add(location, f"Expected the image's name as one of {', '.join(_NAMES)}")
-            elif name in rows:
+            elif with_slashes(name) in rows:
                 errors.add(location, f"Expected each image once, got {quote_value(name)} again")
             else:
-                rows[name] = scalar_values(row, frozenset(_NAMES))
+                rows[with_slashes(name)] = scalar_values(row, frozenset(_NAMES))
     return rows
 
 
@@ -172,7 +202,7 @@ def rows_of(files: Mapping[str, Path], folder: Path, errors: LabelErrors) -> Map
     """Return rows of `read_sidecar` by the names of images in the dataset: those of the name, or a unique file name."""
     rows, count = read_sidecar(folder, errors), Counter(file.name for file in files.values())
     return {
-        name: rows.get(name) or (rows.get(file.name, {}) if count[file.name] == 1 else {})
+        name: rows.get(with_slashes(name)) or (rows.get(file.name, {}) if count[file.name] == 1 else {})
         for name, file in files.items()
     }
 

@@ -62,6 +62,50 @@ def test_missing_box_is_computed_from_mask_or_outline(tmp_path: Path) -> None:
     assert [found.box for found in objects] == [(10, 5, 11, 11), (2, 3, 10, 9)]
 
 
+def test_rotation_of_cvat_makes_an_oriented_box(tmp_path: Path) -> None:
+    turned = coco_annotation(attributes={"rotation": 90.0, "occluded": False}, segmentation=[])
+    path = write_coco_dataset(tmp_path, [turned, coco_annotation(2, attributes={"rotation": 0.0})])
+    dataset = read_dataset(path)
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION, TaskType.OBJECT_DETECTION)
+    turned, upright = dataset.items[0].objects
+    # Clockwise about the centre: the left top corner becomes the right top one.
+    np.testing.assert_allclose(turned.outlines[0], [(28, 6), (28, 26), (12, 26), (12, 6)])
+    assert turned.box == pytest.approx((12, 6, 28, 26))
+    assert (upright.box, upright.rings) == ((10, 8, 30, 24), None)
+
+
+def test_outline_of_cvat_is_rotated_already(tmp_path: Path) -> None:
+    outlined = coco_annotation(attributes={"rotation": 90.0}, segmentation=[[2, 3, 10, 3, 10, 9]])
+    dataset = read_dataset(write_coco_dataset(tmp_path, [outlined]))
+    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    assert dataset.items[0].objects[0].rings == (((2, 3), (10, 3), (10, 9)),)
+
+
+def test_parts_of_an_outline_without_area_leave_the_box_and_the_other_parts(tmp_path: Path) -> None:
+    parts = [[1, 2], [1, 1, 2, 2, 3, 3], [2, 3, 10, 3, 10, 9]]
+    annotations = [coco_annotation(segmentation=parts), coco_annotation(2, segmentation=[[1, 2, 3, 4]])]
+    first, second = read_dataset(write_coco_dataset(tmp_path, annotations)).items[0].objects
+    assert (first.box, first.rings) == ((10, 8, 30, 24), (((2, 3), (10, 3), (10, 9)),))
+    assert (second.box, second.rings) == ((10, 8, 30, 24), None)
+
+
+def test_whole_numbers_may_be_floats(tmp_path: Path) -> None:
+    images = [{"id": 1.0, "file_name": "a.jpg", "width": 64.0, "height": 48.0}]
+    masked = runs([48 * 10, 5, 48 * 54 - 5], 48.0, 64.0)
+    annotation = coco_annotation(image_id=1, category_id=1.0, iscrowd=0.0, **masked)
+    path = write_coco_dataset(tmp_path, [annotation], images=images, categories=[{"id": 1.0, "name": "cat"}])
+    (item,) = read_dataset(path, DatasetOptions(needs_images=False, images=tmp_path)).items
+    assert (item.width, item.objects[0].label, item.objects[0].ignored) == (64, "cat", False)
+
+
+def test_names_of_windows_are_found(tmp_path: Path) -> None:
+    images = [{"id": 1, "file_name": "images\\a.jpg"}]
+    path = write_coco_dataset(tmp_path, [coco_annotation()], images=images)
+    (tmp_path / "annotations" / "metadata.csv").write_text("file_name,camera\nimages\\a.jpg,north\n")
+    (item,) = read_dataset(path).items
+    assert (item.id, item.image, item.metadata) == ("images/a.jpg", tmp_path / "images" / "a.jpg", {"camera": "north"})
+
+
 @given(data=st.data())
 def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
     height, width = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
@@ -88,10 +132,12 @@ def runs(counts: object, *size: int) -> dict[str, Any]:
         ({"image_id": 9}, "image_id: Expected the id of an image, got 9"),
         ({"category_id": 9}, "category_id: Expected the id of a category, got 9"),
         ({"category_id": {}}, "Expected `int`, got `object`"),
-        ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, r"segmentation\[0\]: Expected x and y of three or more points"),
-        ({"segmentation": [[1, 2, 3, 4]]}, r"segmentation\[0\]: Expected x and y of three or more points"),
+        ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, r"segmentation\[0\]: Expected x and y of each point"),
+        ({"bbox_mode": 0}, "bbox_mode: Expected 1, for left, top, width and height in pixels, got 0"),
+        ({"angle": 30}, "angle: Expected 0, or degrees in attributes.rotation, as CVAT writes them, got 30"),
+        ({"attributes": {"rotation": "left"}}, "attributes.rotation: Expected a finite number, got 'left'"),
         (runs([], 9, 9), "size: Expected that of the image, 48 and 64, got 9 and 9"),
-        (runs([], 0, 9), "Expected `int` >= 1"),
+        (runs([], 0, 9), "Expected `float` > 0.0"),
         (runs([1, 2]), "lengths of 48 x 64 pixels: .* decoded 3 pixels"),
         *((runs(counts), "Expected run lengths") for counts in ([-1, 3073], "~~", [2**63] * 2, "é", [1.5, 3070.5], 7)),
         (runs("o" * 99), "RLE string is malformed"),
@@ -204,7 +250,7 @@ def test_arbitrary_json_is_read_or_rejected(
 
 
 ROWS = [
-    {"image": "cat/0.jpg", "label": "cat", "camera": "north"},
+    {"image": "cat\\0.jpg", "label": "cat", "camera": "north"},
     {"image": "dog/0.jpg", "label": "dog", "camera": "x"},
 ]
 

@@ -37,7 +37,7 @@ def test_yolo_boxes_are_converted_to_pixels(tmp_path: Path) -> None:
 def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
     write_yolo_dataset(tmp_path, {"a": ORIENTED})
     dataset = read_dataset(tmp_path)
-    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION, TaskType.OBJECT_DETECTION)
     assert dataset.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
     segmentation = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
     assert segmentation.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
@@ -73,6 +73,47 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
 
 
+def test_boxes_of_oriented_boxes_and_outlines_are_taken_for_detection(tmp_path: Path) -> None:
+    lines = ORIENTED + "\n1 0 0 0.5 0 0.5 0.5\n0 0.5 0.5 0.25 0.5"
+    write_yolo_dataset(tmp_path / "yolo", {"a": lines})
+    write_dota_dataset(tmp_path / "dota", {"a": CORNERS})
+    found = [read_dataset(tmp_path / name, DatasetOptions(task=TaskType.OBJECT_DETECTION)) for name in ("yolo", "dota")]
+    boxes = [[label.box for label in dataset.items[0].objects] for dataset in found]
+    assert boxes == [[(16, 12, 32, 24), (0, 0, 32, 24), (24, 12, 40, 36)], [(10, 10, 30, 20)]]
+    assert [dataset.tasks for dataset in found] == [(TaskType.OBJECT_DETECTION,)] * 2
+
+
+def test_yolo_keypoints_follow_a_box(tmp_path: Path) -> None:
+    description = "val: images/val\nnames: [cat]\nkpt_shape: [2, 3]"
+    path = write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.25 0.5 0.1 0.1 2 0.2 0.2 0"}, description)
+    dataset = read_dataset(path)
+    assert (dataset.tasks, dataset.items[0].objects[0].box) == ((TaskType.OBJECT_DETECTION,), (24, 12, 40, 36))
+    assert dataset.notes == ("The keypoints of the labels are not measured, only their boxes",)
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.25 0.5"}, description)
+    check_rejected(path, "Expected a class, 4 numbers of a box and 6 of keypoints .kpt_shape., got 4 numbers")
+
+
+def test_yolo_classes_and_paths_of_other_exporters_are_read(tmp_path: Path) -> None:
+    path = write_yolo_dataset(tmp_path, {"a": "1.0 0.5 0.5 0.25 0.5"}, "val: list.txt\nnames: [cat, dog]")
+    (tmp_path / "list.txt").write_text("images\\val\\a.jpg\n")
+    assert read_dataset(path).items[0].objects[0].label == "dog"
+    path.write_text("val: images\\val\nnames: [cat, dog]")
+    assert [item.id for item in read_dataset(path).items] == ["images/val/a.jpg"]
+
+
+@pytest.mark.parametrize("folders", [("images", "labels"), (".", ".")])
+def test_yolo_folder_may_have_class_names_only(tmp_path: Path, folders: tuple[str, str]) -> None:
+    images, labels = (tmp_path / folder for folder in folders)
+    write_image(images / "a.jpg")
+    labels.mkdir(exist_ok=True)
+    (labels / "a.txt").write_text("1 0.5 0.5 0.25 0.5")
+    (tmp_path / "classes.txt").write_text("cat\ndog\n")
+    # Label Studio writes it beside.
+    (tmp_path / "notes.json").write_text('{"categories": [], "info": {}}')
+    dataset = read_dataset(tmp_path)
+    assert (dataset.format, dataset.labels, dataset.items[0].objects[0].label) == ("yolo", ("cat", "dog"), "dog")
+
+
 YOLO, DOTA = write_yolo_dataset, write_dota_dataset
 
 
@@ -84,7 +125,11 @@ YOLO, DOTA = write_yolo_dataset, write_dota_dataset
         (YOLO, f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
         (YOLO, "0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
         (YOLO, "0 0.5 0.5 200 200", "Expected fractions of the image"),
-        (YOLO, "0 0.5 0.5 0.2 0.2\n" + ORIENTED, "Expected every line to be of IMAGE_SEGMENTATION, got a box"),
+        (
+            YOLO,
+            "0 0.5 0.5 0.2 0.2\n" + ORIENTED,
+            "Expected every line to be of IMAGE_SEGMENTATION, got a box; --task OBJECT_",
+        ),
         (DOTA, "1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for .*, got 6 words"),
         (DOTA, "gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
         (DOTA, "10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
@@ -104,6 +149,7 @@ def test_invalid_line_is_rejected(tmp_path: Path, write: Callable[..., Any], lin
         ("names: [cat]", "Expected a split"),
         ("val: nowhere\nnames: [cat]", "Expected a folder of images"),
         ("7", "Expected names and splits"),
+        ("val: images/val\nnames: [cat]\nkpt_shape: 17", r"kpt_shape: Expected \[points, 2 or 3\], got 17"),
         # PyYAML raises other errors than its own for these.
         *((text, "Expected YAML") for text in ("[1", "date: 2026-99-99", "names: !!bool x", "names: !!timestamp x")),
     ],
@@ -153,7 +199,8 @@ def test_dota_labels_are_read(tmp_path: Path) -> None:
     lines = f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n"
     write_dota_dataset(tmp_path, {"a": lines, "b": ""})
     dataset = read_dataset(tmp_path)
-    assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION, TaskType.OBJECT_DETECTION)
+    assert dataset.labels == ("harbor", "ship")
     ship, harbor = dataset.items[0].objects
     assert (ship.rings, ship.ignored, harbor.ignored) == ((((10, 10), (30, 10), (30, 20), (10, 20)),), False, True)
     assert dataset.items[0].metadata == {"imagesource": "GoogleEarth", "gsd": "0.5"}
