@@ -185,7 +185,8 @@ def file_name(value: str) -> str:
     path, _, query = value.partition("?")
     # Local files of Label Studio are a parameter: /data/local-files/?d=folder/name.jpg
     path = parse_qs(query).get("d", [""])[0] if path.endswith("/local-files/") else unquote(path)
-    return _UPLOADED.sub("", path.rpartition("/")[2], count=1)
+    # On Windows, the folders have backslashes.
+    return _UPLOADED.sub("", re.split(r"[/\\]", path)[-1], count=1)
 
 
 def _items(text: str) -> list[str]:

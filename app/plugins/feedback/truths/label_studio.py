@@ -3,19 +3,32 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, LabelledObject, Ring
-from app.plugins.evaluation.datasets.files import as_list, parse_number
+from app.plugins.evaluation.dataset import EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject, Ring
+from app.plugins.evaluation.datasets.files import (
+    as_list,
+    bounding_box,
+    parse_number,
+    ring_area,
+    whole_number,
+    with_slashes,
+)
 from tasks.inference.error import quote_value
 
 _INFERENCE = re.compile(r"/inferences/([^/]+)/image")
 _UPLOADED = re.compile(r"[0-9a-f]{8}-(?=.)")
 """Label Studio puts this before the names of uploaded files."""
+_SHAPES = ("rectangle", "polygon", "ellipse", "brush", "bitmask", "keypoint", "vector", "video")
+"""The types of results with a shape start with these; other results are about shapes or images."""
+_EXPECTED = "rectanglelabels, polygonlabels or choices"
+_PLACES = frozenset({"x", "points", "rle"})
+"""Fields of the value of a shape, which results about the shape repeat."""
 
 
 class _Annotation(msgspec.Struct):
@@ -67,6 +80,8 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
         return None
     before = len(errors.messages)
     label = ""
+    choices: list[tuple[str, Mapping[str, Any]]] = []
+    others: list[object] = []
     objects: list[LabelledObject] = []
     width = height = 0
     for index, region in enumerate(annotation.result):
@@ -76,13 +91,22 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
             if found is not None and not isinstance(found, dict):
                 raise ValueError(f"value: Expected an object, got {quote_value(found)}")
             value = cast("dict[str, Any]", found or {})
-            if kind == "choices":
-                label = _single_label(value, "choices")
+            if not str(kind).startswith(_SHAPES) and kind != "labels":
+                if kind == "choices" and _PLACES.isdisjoint(value):
+                    choices.append((place, value))
+                else:
+                    others.append(kind)
                 continue
             if kind not in ("rectanglelabels", "polygonlabels"):
-                raise ValueError(f"type: Expected rectanglelabels, polygonlabels or choices, got {quote_value(kind)}")
+                raise ValueError(f"type: Expected {_EXPECTED}, got {quote_value(kind)}")
             width, height = (_side(region, f"original_{side}") for side in ("width", "height"))
             objects.append(_object(kind, value, width, height, place))
+    for place, value in choices:
+        with errors.collected(place) if not objects else suppress(ValueError):
+            label = _single_label(value, "choices")
+    if others and len(others) == len(annotation.result):
+        # They do not say whether there are objects.
+        errors.add(location, f"annotations.result: Expected {_EXPECTED}, got {quote_value(others)}")
     if len(errors.messages) > before:
         return None
     known = {"inference": inference, "task": task.id}
@@ -100,7 +124,7 @@ def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
             continue
         parts = urlsplit(value)
         # Local files are a parameter: /data/local-files/?d=folder/name.jpg
-        path = (parse_qs(parts.query).get("d") or [unquote(parts.path)])[0]
+        path = with_slashes((parse_qs(parts.query).get("d") or [unquote(parts.path)])[0])
         if match := _INFERENCE.search(path):
             return match[1], match[1]
         if PurePosixPath(path).suffix or "/" in path:
@@ -114,11 +138,12 @@ def _object(kind: str, value: Mapping[str, Any], width: int, height: int, locati
     label = _single_label(value, kind)
     if kind == "polygonlabels":
         points = [tuple(map(parse_number, as_list(point) or ())) for point in as_list(value.get("points")) or ()]
-        if len(points) < 3 or any(len(point) != 2 for point in points):
-            raise ValueError(f"points: Expected three or more points, got {quote_value(value.get('points'))}")
+        if any(len(point) != 2 for point in points):
+            raise ValueError(f"points: Expected x and y of each point, got {quote_value(value.get('points'))}")
         ring: Ring = tuple((point[0] * width / 100, point[1] * height / 100) for point in points)
-        xs, ys = zip(*ring, strict=True)
-        return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
+        if not ring_area(ring):
+            raise EmptyObjectError
+        return LabelledObject(label=label, box=bounding_box([ring]), rings=(ring,), location=location)
     names = ("x", "y", "width", "height")
     x, y, w, h = (
         parse_number(value.get(name)) * side / 100 for name, side in zip(names, (width, height) * 2, strict=True)
@@ -133,7 +158,7 @@ def _object(kind: str, value: Mapping[str, Any], width: int, height: int, locati
 
 
 def _side(region: Mapping[str, Any], name: str) -> int:
-    value = region.get(name)
+    value = whole_number(region.get(name))
     if not isinstance(value, int) or value <= 0:
         raise ValueError(f"{name}: Expected a number of pixels, got {quote_value(value)}")
     return value

@@ -122,6 +122,14 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
     x, y = 32 - 16 * np.cos(0.3) + 6 * np.sin(0.3), 24 - 16 * np.sin(0.3) - 6 * np.cos(0.3)
     ship = rectangle("ship", float(x), float(y), 32, 12, float(np.degrees(0.3)))
     triangle = region("polygonlabels", polygonlabels=["part"], points=[[0, 0], [50, 0], [50, 50]])
+    open_line = region("polygonlabels", polygonlabels=["part"], points=[[0, 0], [50, 0]])
+    car = rectangle("car", 10, 10, 20, 20)
+    about: list[Any] = [
+        {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"},
+        region("choices", choices=["day", "rain"]),
+        {**car, "type": "choices", "value": {**car["value"], "choices": ["parked"]}},
+        region("rating", rating=4),
+    ]
     annotations = [
         {"result": [rectangle("cow", 0, 0, 9, 9)], "updated_at": "2026-01-03", "was_cancelled": True},
         {"result": [rectangle("car", 10, 10, 20, 20)], "updated_at": "2026-01-02"},
@@ -130,10 +138,11 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
     tasks: list[tuple[dict[str, str], list[Any]]] = [
         ({"image": "/data/upload/3/1a2b3c4d-a.jpg"}, annotations),
         ({"image": "http://host:8080/inferences/b-0-0/image"}, [{"result": [ship]}]),
-        ({"image": "/data/local-files/?d=day/c.jpg"}, [{"result": [triangle]}]),
+        ({"image": "/data/local-files/?d=day%5Cc.jpg"}, [{"result": [triangle, open_line]}]),
         ({"image": "x", "inference": "d-0-0"}, [{"result": [region("choices", choices=["cat"])]}]),
         ({"image": "e.jpg"}, [{"result": []}]),
-        ({"image": "f.jpg"}, [{"result": [region("choices", choices=["day"]), rectangle("car", 10, 10, 20, 20)]}]),
+        ({"image": "f.jpg"}, [{"result": [region("choices", choices=["day"]), car]}]),
+        ({"image": "g.jpg"}, [{"result": [*about, car]}]),
         ({"image": "none.jpg"}, []),
     ]
     (tmp_path / "labels.json").write_text(json.dumps([{"data": data, "annotations": made} for data, made in tasks]))
@@ -145,10 +154,11 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         detection("d", records=[{"label": "dog", "score": 0.5}], task_type="IMAGE_CLASSIFICATION"),
         detection("e", SHIP, task_type="ORIENTED_OBJECT_DETECTION"),
         detection("f", CAR),
+        detection("g", CAR),
     )
     truth(store, "import", tmp_path / "labels.json")
     points = [{"x": -0.5, "y": -0.5}, {"x": 31.5, "y": -0.5}, {"x": 31.5, "y": 23.5}]
-    expected = [[CAR], [], [{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
+    expected = [[CAR], [CAR], [], [{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
     assert rounded(list(truths_in(store).values())) == rounded(expected)
 
 
