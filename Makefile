@@ -11,7 +11,7 @@ UV := $(PIP) 'uv>=0.9' && $(BIN)/python -m tests.installed.uv
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve quick test test-slow test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
+.PHONY: help serve quick test test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -30,8 +30,12 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
 # The tests start processes and wait for them: three workers keep two cores busy, and four slow Ray down.
-test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m slow
+SLOW := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, PostgreSQL, torch, real servers
+	@$(BIN)/python -m pytest $(SLOW) -m "slow and not rare" $(ONLY)
+
+test-all: test $(VENV)/.test-slow browser database ## [test] run all tests, also foreign clients, Ray's matrix and fuzzing
+	@$(BIN)/python -m pytest $(SLOW) -m slow
 
 test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
 	@$(BIN)/python -m tests.support.removal

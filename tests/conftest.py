@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -12,7 +12,9 @@ from hypothesis import settings
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from app.core.plugins import registry
 from app.core.settings.server import DEMO_MODELS
+from tests.support.affected import affected_areas, changed_files, select
 from tests.support.servers.apps import ALL_MODELS, app_with_models
 from tests.support.servers.postgres import PostgresServer, run_postgres
 
@@ -31,6 +33,11 @@ SLOW = tuple(
 )  # fmt: skip
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
 
+RARE = tuple(
+    _TESTS / name
+    for name in ("clients", "fuzz", "installed/test_extras.py", "plugins/ray/test_ray_serve.py")
+)  # fmt: skip
+"""Foreign clients, Ray's matrix, extras and malformed requests: only `make test-all` runs them."""
 
 LONGEST = tuple(
     _TESTS / name
@@ -78,16 +85,35 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     expression, slow = config.option.markexpr, _is_slow(collection_path)
     if expression == "not slow":
         return slow or None
+    if expression == "slow and not rare" and collection_path in RARE:
+        return True
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    return (expression == "slow" and is_test and not slow and "mark.slow" not in collection_path.read_text()) or None
+    return (
+        expression.startswith("slow") and is_test and not slow and "mark.slow" not in collection_path.read_text()
+    ) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in slow folders, and begin with the longest."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--affected``, which CI uses for the slow tests."""
+    parser.addoption("--affected", action="store_true", help="run only the slow tests that the last change needs")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests in slow folders, begin with the longest, and leave out those that ``--affected`` does not need."""
     items.sort(key=lambda item: _order(item.path))
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+        if any(item.path.is_relative_to(rare) for rare in RARE):
+            item.add_marker(pytest.mark.rare)
+    if config.getoption("affected") and (files := changed_files()) is not None:
+        requires = {name: plugin.requires for name, plugin in registry().loaded.items()}
+        tests = [
+            (item, PurePosixPath(item.path.relative_to(_TESTS))) for item in items if item.get_closest_marker("slow")
+        ]
+        kept = select(tests, affected_areas(files, requires))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
 
 
 @pytest.hookimpl(optionalhook=True)

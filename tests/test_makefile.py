@@ -71,7 +71,7 @@ def test_gate_runs_every_part_and_fails_if_one_fails(tmp_path: Path) -> None:
     make = tmp_path / "make"
     make.write_text(f'#!/bin/sh\necho "made $*"\necho "$*" >>{tmp_path}/targets\ntest "$*" != "$FAILING"\n')
     make.chmod(0o755)
-    parts = ["--jobs=2 database .venv/.test", "test", ".venv/.gate", "check", "test-slow", "docs"]
+    parts = ["--jobs=2 database .venv/.test", "test", ".venv/.gate", "check", "test-slow ONLY=--affected", "docs"]
     for failing in ("none", *parts):
         (tmp_path / "targets").write_text("")
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FAILING": failing}
