@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 UNKNOWN = "conform-unknown"
 """A name that no engine knows."""
-TEXT = "What is in the picture?"
+TEXTS = ("What is in the picture?", "Which colours are there?")
 _MAX_ELEMENTS = 4_000_000
 ENCODED_IMAGES = tuple(base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES)
 

@@ -11,7 +11,7 @@ from app.plugins.conformance.client.exchange import Exchange, InconclusiveError,
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.open_inference import messages
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
-from app.plugins.conformance.tensors import TEXT, is_list, is_object
+from app.plugins.conformance.tensors import TEXTS, is_list, is_object
 
 _ABOUT = "About models that take images and return items"
 
@@ -81,7 +81,7 @@ def _answers_text(probe: Probe) -> bool:
     """Return whether the model answers a text in place of an image, as no model of images does."""
     inputs = messages.build_request(probe)["inputs"]
     texts = [
-        {**tensor, "data": [TEXT] * len(tensor["data"])} if tensor["datatype"] == "BYTES" else tensor
+        {**tensor, "data": [TEXTS[0]] * len(tensor["data"])} if tensor["datatype"] == "BYTES" else tensor
         for tensor in inputs
     ]
     return messages.infer(probe, {"inputs": texts}).ok

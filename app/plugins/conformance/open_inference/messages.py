@@ -17,7 +17,7 @@ from app.plugins.conformance.client.exchange import Exchange, InconclusiveError,
 from app.plugins.conformance.client.model_names import model_in_path, model_name
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
-from app.plugins.conformance.tensors import TEXT, element_count, expect_form, flattened, suggests_text
+from app.plugins.conformance.tensors import TEXTS, element_count, expect_form, flattened, suggests_text
 
 DATATYPES: Mapping[str, tuple[str, str]] = {
     "BOOL": ("bool_contents", "?"), "BYTES": ("bytes_contents", ""),
@@ -86,20 +86,22 @@ def metadata_of(probe: Probe) -> Any:
     return expect_form(metadata, Metadata, "name, platform, and inputs and outputs of name, datatype and shape")
 
 
-def build_request(probe: Probe, **fields: Any) -> dict[str, Any]:
+def build_request(probe: Probe, *, rows: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
     """Return the fields of a request that the model can answer, with other `fields` and with added parameters.
 
-    It is the given request, or one that is generated from the metadata.
+    It is the given request, or one that is generated from the metadata. With `rows`, which are 0 and 1, it is generated
+    with one element of the first dimension for each row, and those of 0 and 1 differ.
     """
-    given = probe.target.request
+    given = None if rows else probe.target.request
     if probe.transport:
-        message = parse_request(given, _REQUEST) if given else _generate_message(probe)
+        message = parse_request(given, _REQUEST) if given else _generate_message(probe, rows or (0,))
         inputs = [_fields_of(tensor) for tensor in message.inputs]
         request = {**_fields_of(message), "inputs": inputs, "model_name": checked_model(probe)}
         if not given and not all(_field(tensor["datatype"]) for tensor in inputs):
             request = with_raw_contents(request)
     else:
-        request: dict[str, Any] = dict(given or {"inputs": list(map(_generate_input, metadata_of(probe).inputs))})
+        inputs = [] if given else [_generate_input(spec, rows or (0,)) for spec in metadata_of(probe).inputs]
+        request: dict[str, Any] = dict(given or {"inputs": inputs})
     if "parameters" in fields and "parameters" in request:
         fields["parameters"] = {**request["parameters"], **fields["parameters"]}
     return {**request, **fields}
@@ -114,7 +116,7 @@ def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> E
 
 
 def answer_of(probe: Probe, **fields: Any) -> Any:
-    """Return the response to a request that the model can answer: a message, or over REST an `Answer`.
+    """Return the response to the request of `build_request`: a message, or over REST an `Answer`.
 
     A check also calls it to be inconclusive for an engine that rejects all requests. Raise InconclusiveError if the
     engine rejects the request. Raise ViolationError if there are no outputs, or they have another form.
@@ -147,20 +149,24 @@ def _fields_of(message: Any) -> dict[str, Any]:
     return {field.name: value for field, value in message.ListFields()}
 
 
-def _generate_input(spec: Any) -> dict[str, Any]:
-    """Return an input over REST that fits the metadata: zeros, or an image, or text if the name suggests text."""
+def _generate_input(spec: Any, rows: Sequence[int]) -> dict[str, Any]:
+    """Return an input over REST that fits the metadata: numbers, or images, or texts if the name suggests text."""
     shape = [1 if length < 0 else length for length in spec.shape]
-    element: object = False if spec.datatype == "BOOL" else 0
+    length = element_count(shape)
+    if len(rows) > 1:
+        shape[0] = len(rows)
+    elements: Sequence[object] = (False, True) if spec.datatype == "BOOL" else (0, 1)
     if spec.datatype == "BYTES":
         # JSON has bytes as base64.
-        element = TEXT if suggests_text(spec.name) else SAMPLE_IMAGES[0].data
-    return {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": [element] * element_count(shape)}
+        elements = TEXTS if suggests_text(spec.name) else [image.data for image in SAMPLE_IMAGES[:2]]
+    data = [element for row in rows for element in [elements[row]] * length]
+    return {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": data}
 
 
-def _generate_message(probe: Probe) -> Any:
+def _generate_message(probe: Probe, rows: Sequence[int]) -> Any:
     """Return a message with generated inputs; those whose datatype has no field have no contents."""
     message = message_class(_REQUEST)()
-    for tensor in map(_generate_input, metadata_of(probe).inputs):
+    for tensor in (_generate_input(spec, rows) for spec in metadata_of(probe).inputs):
         elements = [element.encode() if isinstance(element, str) else element for element in tensor.pop("data")]
         field = _field(tensor["datatype"])
         message.inputs.add(**tensor, **({"contents": {field: elements}} if field and elements else {}))

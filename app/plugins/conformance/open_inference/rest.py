@@ -8,7 +8,7 @@ from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableErro
 from app.plugins.conformance.client.exchange import Exchange, ViolationError
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
-from app.plugins.conformance.open_inference.rpc import SHARED, counts
+from app.plugins.conformance.open_inference.rpc import SHARED, counts, two_elements_check
 from app.plugins.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, has_fields, is_list
 
 _UNKNOWN_PATH = f"/v2/models/{UNKNOWN}"
@@ -92,6 +92,7 @@ CHECKS = (
     *(renamed(check, "V2") for check in SHARED),
     Check("V2-013", MUST, "data has the number of elements that shape implies.", f"{_OIP}, Tensor Data", counts,
           requires=_INFERS),
+    two_elements_check("V2-015", "V2-013"),
     Check("V2-014", MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
           requires=("V2-S03",)),
     Check("V2-019", MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",

@@ -39,8 +39,31 @@ def _output_datatypes(probe: Probe) -> None:
 def _output_shapes(probe: Probe) -> None:
     for output, spec in _specs(probe):
         got, expected = list(output.shape), list(spec.shape)
-        fits = len(got) == len(expected) and all(e in (-1, g) for g, e in zip(got, expected, strict=True))
-        expect(fits, quote(expected), got, spec.name)
+        # A column of one element for each row, as MLServer returns, has the same elements.
+        rows, ones = got[: len(expected)], got[len(expected) :]
+        fits = len(rows) == len(expected) and all(e in (-1, g) for g, e in zip(rows, expected, strict=True))
+        expect(fits and set(ones) <= {1}, quote(expected), got, spec.name)
+
+
+def _values(answer: Any) -> Sequence[object]:
+    return [(output.name, list(oip.elements_of(answer, index))) for index, output in enumerate(answer.outputs)]
+
+
+def _two_elements(probe: Probe) -> None:
+    """Send two different elements alone and together: an answer that equals one of those alone lacks the other."""
+    if not all(list(spec.shape)[:1] == [-1] for spec in oip.metadata_of(probe).inputs):
+        raise NotApplicableError("About models whose inputs have -1 as the first dimension")
+    oip.answer_of(probe)
+    first, second = (_values(oip.answer_of(probe, rows=[row])) for row in (0, 1))
+    if first == second:
+        raise InconclusiveError("The model gives the same answer to both elements")
+    exchange = oip.infer(probe, oip.build_request(probe, rows=[0, 1]))
+    if exchange.rejected:
+        return
+    exchange.expect_object()
+    together = _values(oip.read_answer(exchange))
+    for alone, lost in ((first, "second"), (second, "first")):
+        expect(together != alone, f"an answer to both elements, or a refusal; the {lost} is missing", together)
 
 
 def counts(probe: Probe) -> None:
@@ -109,10 +132,6 @@ def _contents_fields(probe: Probe) -> None:
         field = oip.contents_field(answer, index)
         expected = oip.DATATYPES.get(output.datatype, ("",))[0] or "raw"
         expect(field in ("", "raw", expected), f"elements of {output.datatype} in {expected}", field, output.name)
-
-
-def _values(answer: Any) -> Sequence[object]:
-    return [(output.name, list(oip.elements_of(answer, index))) for index, output in enumerate(answer.outputs)]
 
 
 def _request_with_contents(probe: Probe) -> dict[str, Any]:
@@ -195,6 +214,13 @@ SHARED = (
 )  # fmt: skip
 """The checks of both transports. They require "006", which reads the metadata, and "008", which sends an inference."""
 
+
+def two_elements_check(check_id: str, required: str) -> Check:
+    """Return a check with its id, and the id of the check that outputs have as many elements as their shapes imply."""
+    sentence = "An input with two elements is answered for both, or refused as a client error."
+    return Check(check_id, MUST, sentence, f"{_PAGE}, Tensor Data: shape", _two_elements, requires=(required,))
+
+
 CHECKS = (
     Check("V2G-001", MUST, "ServerLive returns live.", f"{_OIP}, ServerLive",
           lambda probe: _expect_true(probe, "ServerLive", "live")),
@@ -213,6 +239,7 @@ CHECKS = (
     Check("V2G-012", MUST,
           "Outputs have the number of elements that shape implies; raw elements have the size of their datatype.",
           f"{_OIP}, raw_output_contents", counts, requires=("V2G-011",)),
+    two_elements_check("V2G-013", "V2G-012"),
     Check("V2G-015", MUST, "raw_input_contents give the same answer as contents.", f"{_INPUT}, raw_input_contents",
           _raw_matches, requires=("V2G-012",)),
     Check("V2G-018", MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",

@@ -10,7 +10,7 @@ from app.plugins.conformance.client.model_names import model_name
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.instances import model_path
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
-from app.plugins.conformance.tensors import TEXT, element_count, is_list, is_object, suggests_text
+from app.plugins.conformance.tensors import TEXTS, element_count, is_list, is_object, suggests_text
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 
 SIGNATURE_DEF = "signature_def"
@@ -115,7 +115,7 @@ def generate(
     shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes)][first_dimension:]
     element: object = True if dtype == "DT_BOOL" else 1
     if dtype == STRING and suggests_text(name):
-        element = TEXT.encode() if probe.transport else TEXT
+        element = TEXTS[0].encode() if probe.transport else TEXTS[0]
     elif dtype == STRING:
         image = SAMPLE_IMAGES[image_index].data
         element = image if probe.transport else {"b64": image}

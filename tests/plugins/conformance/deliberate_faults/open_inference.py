@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.plugins.conformance.deliberate_faults.spoiling import (
     change_answers,
+    change_body,
     change_bytes,
     change_each,
     errors_in,
@@ -15,7 +16,7 @@ from tests.plugins.conformance.deliberate_faults.spoiling import (
     server_error_for_bad_json,
     set_headers,
 )
-from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, faults_of
+from tests.plugins.conformance.engines import AnswerFault, AnswerFaults, RequestFaults, faults_of
 
 change_outputs = partial(change_each, "outputs", path="/infer")
 
@@ -27,6 +28,12 @@ def datatype_string(output: Any) -> None:
 
 def numbers_as_text(output: Any) -> None:
     output["data"] = [str(value) for value in output["data"]] if "data" in output else []
+
+
+def only_first_elements(body: Any) -> None:
+    for tensor in body["inputs"]:
+        if len(tensor["data"]) == 2:
+            tensor.update(shape=[1], data=tensor["data"][:1])
 
 
 def replace_status(path: str, status: int) -> AnswerFault:
@@ -45,7 +52,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "JSON as text": ("V2-009", set_headers("/infer", content_type="text/html")),
     "an undeclared output": ("V2-S02", change_outputs(lambda o: o.update(name="other"))),
     "another datatype": ("V2-S03", change_outputs(lambda o: o.update(datatype="FP64"))),
-    "another rank": ("V2-S04", change_outputs(lambda o: o.update(shape=[*o["shape"], 1]))),
+    "another rank": ("V2-S04", change_outputs(lambda o: o.update(shape=[]))),
     "too few elements": ("V2-013", change_outputs(lambda o: o["data"].pop() if "data" in o else 0)),
     "numbers as text": ("V2-014", change_outputs(numbers_as_text)),
     "no id": ("V2-S05", change_answers(lambda a: a.pop("id", 0), "/infer")),
@@ -63,10 +70,15 @@ ANSWER_FAULTS: AnswerFaults = {
     "bad JSON, 500": ("V2-022", server_error_for_bad_json),
     "no inputs, 200": ("V2-023", replace_containing(b'{"id":"conform"}', 200, {"outputs": []})),
     "any datatype accepted": ("V2-S10", replace_containing(b"CONFORM", 200, {"outputs": []})),
-    "a wrong shape, 500": ("V2-S11", replace_containing(b'"shape":[2]', 500)),
+    "a wrong shape, 500": ("V2-S11", replace_containing(b'"shape":[2],"data":[0]', 500)),
     "unknown parameters refused": ("V2-S08", replace_containing(b'"parameters":{"conform-unknown":1}')),
     "no versions": ("V2-027", replace_at("/versions/")),
 }
-FAULTS = faults_of("v2", "half_plus_two", ANSWER_FAULTS) | faults_of(
-    "v2", "half_plus_two", {"a byte lost": ("V2-028", change_bytes(lambda content: content[:-1]))}, raw=True
-)
+REQUEST_FAULTS: RequestFaults = {"second element dropped": ("V2-015", change_body(only_first_elements))}
+FAULTS = {
+    **faults_of("v2", "half_plus_two", ANSWER_FAULTS),
+    **faults_of("v2", "half_plus_two", REQUEST_FAULTS, "change_request"),
+    **faults_of(
+        "v2", "half_plus_two", {"a byte lost": ("V2-028", change_bytes(lambda content: content[:-1]))}, raw=True
+    ),
+}

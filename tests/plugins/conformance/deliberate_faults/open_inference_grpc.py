@@ -31,6 +31,17 @@ def misread_raw(answer: Any) -> None:
     answer.raw_output_contents[:] = raw_contents
 
 
+def elements(tensor: Any) -> Any:
+    return tensor.contents.fp32_contents
+
+
+def only_first_element(answer: Any) -> None:
+    for output in answer.outputs:
+        output.shape[:] = [1]
+        del elements(output)[1:]
+    answer.raw_output_contents[:] = [raw[:4] for raw in answer.raw_output_contents]
+
+
 def too_few(answer: Any) -> None:
     if answer.raw_output_contents:
         answer.raw_output_contents[0] = answer.raw_output_contents[0][:-4]
@@ -59,7 +70,7 @@ CALL_FAULTS: CallFaults = {
     "outputs without a name": ("V2G-008", change_outputs(lambda o: o.ClearField("name"))),
     "an undeclared output": ("V2G-S02", change_outputs(lambda o: setattr(o, "name", "other"))),
     "another datatype": ("V2G-S03", change_outputs(lambda o: setattr(o, "datatype", "FP64"))),
-    "another rank": ("V2G-S04", change_outputs(lambda o: o.shape.append(1))),
+    "another rank": ("V2G-S04", change_outputs(lambda o: o.ClearField("shape"))),
     "contents in two places": ("V2G-011", change_outputs(lambda o: o.contents.fp64_contents.append(1))),
     "too few elements": ("V2G-012", change_messages("ModelInfer", too_few)),
     "no id": ("V2G-S05", change_messages("ModelInfer", lambda a: a.ClearField("id"))),
@@ -77,7 +88,9 @@ CALL_FAULTS: CallFaults = {
     "an unknown datatype, INTERNAL": ("V2G-S10",
         replace_inference(lambda r: any(i.datatype == "CONFORM" for i in r.inputs), _INTERNAL)),
     "a wrong shape, INTERNAL": ("V2G-S11",
-        replace_inference(lambda r: any(list(i.shape) == [2] for i in r.inputs), _INTERNAL)),
+        replace_inference(lambda r: any(list(i.shape) == [2] and len(elements(i)) == 1 for i in r.inputs), _INTERNAL)),
+    "second element dropped": ("V2G-013",
+        change_messages("ModelInfer", only_first_element, lambda r: any(len(elements(i)) == 2 for i in r.inputs))),
     "raw and typed contents accepted": ("V2G-024",
         replace_inference(
             lambda r: r.raw_input_contents and any(i.HasField("contents") for i in r.inputs), _OK, EMPTY)),
