@@ -39,6 +39,11 @@ class SampleImage:
         data = _with_exif(rotated_image.data)
         return SampleImage(f"{self.name}, turned left with EXIF 6", data, self.width, self.height)
 
+    def moved(self, left: int, top: int) -> "SampleImage":
+        """Return the image with black pixels added on the left and on the top."""
+        pixels = cv2.copyMakeBorder(self.pixels(), top, 0, left, 0, cv2.BORDER_CONSTANT)
+        return _encode(f"{self.name} with pixels added", pixels)
+
     def as_jpeg(self) -> "SampleImage":
         """Return the image as a JPEG without EXIF."""
         return _encode(f"{self.name} as JPEG", self.pixels(), ".jpg")

@@ -122,6 +122,20 @@ def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) 
     assert finding.reason.endswith("; give a body that it accepts with --request")
 
 
+def test_column_for_a_declared_row_fits_its_shape() -> None:
+    declared = {**METADATA, "inputs": [TENSOR], "outputs": [{**TENSOR, "shape": [-1]}]}
+    column = {**TENSOR, "shape": [2, 1], "data": [1, 2]}
+    reply = with_metadata(declared, lambda _: {"outputs": [column]})
+    assert findings("v2", reply)["V2-S04"].verdict is Verdict.PASSED
+
+
+def test_fields_of_another_task_type_than_the_given_one_are_named() -> None:
+    item = {"label": "a", "score": 0.5, "box": {"xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2}}
+    reply = with_metadata({}, lambda _: {"output": [item]})
+    finding = findings("chariot-v2", reply, task_type="IMAGE_CLASSIFICATION")["CV2-I17"]
+    assert 'these are probably items of OBJECT_DETECTION, got ["box"]' in finding.reason
+
+
 def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
     given = {"inputs": [{**TENSOR, "data": [1]}], "parameters": {"needed": 1}}
     reply = with_metadata(METADATA, lambda body: {"outputs": given["inputs"]} if b'"needed"' in body else None)

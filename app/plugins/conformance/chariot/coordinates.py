@@ -17,6 +17,7 @@ from app.plugins.conformance.chariot.image_probe import (
     probe_image,
     results_of,
 )
+from app.plugins.conformance.chariot.movement import expect_movement
 from app.plugins.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError, quote
 from app.plugins.conformance.client.probe import Probe
@@ -164,13 +165,17 @@ CHECKS = (
     Check("P04", MUST, "xmin is at most xmax, and ymin at most ymax.", _BOXES, lambda probe: _expect_boxes(
               probe, _DETECTION, lambda box: box[0] <= box[2] and box[1] <= box[3],
               "xmin <= xmax and ymin <= ymax"), EVALUATED, ("P01",)),
+    Check("P15", MUST, "Boxes move with the image: x is counted from the left, y from the top.", _BOXES,
+          lambda probe: expect_movement(probe, _DETECTION), EVALUATED, ("P03", "P04")),
     Check("P05", SHOULD, "Boxes lie inside the image.", _INSIDE, lambda probe: _expect_inside(
               [(image, [(box[0], box[1]), (box[2], box[3])]) for image, box in _boxes(probe)]),
-          EVALUATED, ("P03", "P04")),
+          EVALUATED, ("P15",)),
     Check("P06", MUST, "cx, cy, w, h and r are numbers.", _ORIENTED_BOXES,
           lambda probe: _expect_numbers(probe, _ORIENTED), PARSED),
     Check("P07", MUST, "cx and w are fractions of the image's width, cy and h of its height.", _ORIENTED_BOXES,
           lambda probe: _expect_boxes(probe, _ORIENTED, _is_fraction, "fractions of the image"), EVALUATED, ("P06",)),
+    Check("P16", MUST, "cx and cy move with the image: cx is counted from the left, cy from the top.", _ORIENTED_BOXES,
+          lambda probe: expect_movement(probe, _ORIENTED), EVALUATED, ("P07",)),
     Check("P08", MUST, "r is in radians.", _ORIENTED_BOXES, lambda probe: _expect_boxes(
               probe, _ORIENTED, lambda box: abs(box[4]) <= 2 * math.pi + 0.01, "radians, at most 2 pi"),
           EVALUATED, ("P06",)),
@@ -184,6 +189,8 @@ CHECKS = (
           ("P11",)),
     Check("P13", MUST, "Contours are in the frame of the sent image: they scale with it.", _CONTOURS,
           lambda probe: _expect_scaling(probe, _SEGMENTATION), EVALUATED, ("P12",)),
+    Check("P17", MUST, "Contours move with the image: x is counted from the left, y from the top.", _CONTOURS,
+          lambda probe: expect_movement(probe, _SEGMENTATION), EVALUATED, ("P13",)),
     Check("P14", SHOULD, "Contours lie inside the image.", _INSIDE, lambda probe: _expect_inside(_outlines(probe)),
-          EVALUATED, ("P13",)),
+          EVALUATED, ("P17",)),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from app.plugins.conformance.check import NotApplicableError, expect
 from app.plugins.conformance.client.exchange import InconclusiveError
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES, SampleImage
+from app.plugins.conformance.tensors import TEXTS
 
 Item = dict[str, Any]
 
@@ -21,7 +22,13 @@ FIELDS: Mapping[str, Sequence[str]] = {
 }
 """The fields of an item, by task type (Chariot, "Inference Protocols", Responses)."""
 
-PROMPTS = ("What is in the picture?", "Which colours are there?")
+_OTHER_NAMES: Mapping[str, Sequence[str]] = {
+    "ORIENTED_OBJECT_DETECTION": ("angle", "rotation", "theta", "obb", "rbox"),
+    "IMAGE_SEGMENTATION": ("mask", "segmentation", "polygon", "points", "contours", "rle"),
+    "OBJECT_DETECTION": ("box", "bbox", "bounding_box", "boundingBox", "xyxy", "xywh", "x1", "left", "width"),
+    "IMAGE_TEXT_TO_TEXT": ("generated_text", "text"),
+}
+"""Fields of other formats that show the task type, such as those of Hugging Face, COCO and Label Studio."""
 _LOW_THRESHOLD = 0.05
 _MAX_NUMBER = 1e300
 
@@ -52,7 +59,7 @@ def probe_image(probe: Probe, image: SampleImage, parameters: Mapping[str, objec
 
 def required_parameters(probe: Probe) -> Mapping[str, object]:
     """Return the parameters that the engine requires: none, or prompts."""
-    prompted = {"prompts": PROMPTS}
+    prompted = {"prompts": TEXTS}
     if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
         return prompted
     needed = not probe.images.send(probe, SAMPLE_IMAGES[0], {}).ok
@@ -81,16 +88,26 @@ def results_of(probe: Probe) -> Sequence[ProbeResult]:
 
 
 def task_type_of(probe: Probe) -> str | None:
-    """Return the given task type, or the one that the fields of the items suggest, or None.
+    """Return the given task type, or the one of `suggested_task_type`, or None.
 
     Raise InconclusiveError if there are no items.
     """
-    if probe.target.task_type:
-        return probe.target.task_type
-    names = {name for result in results_of(probe) for item in result.items for name in item}
+    return probe.target.task_type or suggested_task_type(probe)
+
+
+def suggested_task_type(probe: Probe) -> str | None:
+    """Return the task type that the fields of the items suggest, also in objects in items and in other formats.
+
+    Raise InconclusiveError if there are no items.
+    """
+    items = [item for result in results_of(probe) for item in result.items]
+    names = {name for item in items for part in (item, *_objects(list(item.values()))) for name in part}
     for task_type, fields in FIELDS.items():
         typical = set(fields).difference(_SCORED)
         if typical and len(names & typical) >= max(1, len(typical) // 2):
+            return task_type
+    for task_type, other_names in _OTHER_NAMES.items():
+        if not names.isdisjoint(other_names):
             return task_type
     return None if names.isdisjoint(_SCORED) else "IMAGE_CLASSIFICATION"
 

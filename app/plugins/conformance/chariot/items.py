@@ -1,10 +1,10 @@
 """Check the fields, labels, scores and thresholds of items, for every task type."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from app.plugins.conformance.chariot.image_probe import (
     FIELDS,
-    PROMPTS,
     Item,
     ProbeResult,
     expect_fields,
@@ -14,13 +14,14 @@ from app.plugins.conformance.chariot.image_probe import (
     probe_image,
     required_parameters,
     results_of,
+    suggested_task_type,
     task_type_of,
 )
 from app.plugins.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect, expect_same
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError, quote
 from app.plugins.conformance.client.probe import Probe
 from app.plugins.conformance.sample_images import BLANK_IMAGE, SampleImage
-from app.plugins.conformance.tensors import is_object
+from app.plugins.conformance.tensors import TEXTS, is_object
 
 _SCORED = ("IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION")
 _PROMPTED = "IMAGE_TEXT_TO_TEXT"
@@ -36,7 +37,27 @@ def _fields(probe: Probe) -> None:
         for index, item in enumerate(result.raw_items):
             missing = [name for name in FIELDS[task_type] if not is_object(item) or name not in item]
             where = f"item {index} of {result.image.name}"
-            expect(not missing, f"{', '.join(missing)} of {task_type}", item, where)
+            others = ", ".join(_other_fields(item, task_type))
+            hint = f", probably written as {others}" if others else ""
+            expect(not missing, f"{', '.join(missing)} of {task_type}{hint}", item, where)
+
+
+def _only_fields(probe: Probe) -> None:
+    task_type = task_type_of(probe)
+    if task_type is None:
+        raise InconclusiveError("The task type was not recognised; give it with --task-type")
+    probable = suggested_task_type(probe)
+    hint = "" if probable == task_type else f"; these are probably items of {probable}"
+    for result in results_of(probe):
+        for index, item in enumerate(result.raw_items):
+            others = _other_fields(item, task_type)
+            where = f"item {index} of {result.image.name}"
+            expect(not others, f"only fields of {task_type}{hint}", others, where)
+
+
+def _other_fields(item: Any, task_type: str) -> Sequence[str]:
+    """Return the names of an item's fields that its task type does not have."""
+    return [name for name in item if name not in FIELDS[task_type]] if is_object(item) else []
 
 
 def _is_text(value: object) -> bool:
@@ -79,8 +100,8 @@ def _distinct_labels(probe: Probe) -> None:
 
 def _prompts(probe: Probe) -> None:
     image, _ = items_of_type(probe, _PROMPTED)[0]
-    result = probe_image(probe, image, {"prompts": PROMPTS})
-    expect_same([item.get("prompt") for item in result.items], list(PROMPTS), where=image.name)
+    result = probe_image(probe, image, {"prompts": TEXTS})
+    expect_same([item.get("prompt") for item in result.items], list(TEXTS), where=image.name)
 
 
 def _exif(probe: Probe) -> None:
@@ -128,6 +149,7 @@ _RGB = f"{_ENGINE}, decodes with PIL to RGB"
 
 CHECKS = (
     Check("I01", MUST, "Every item is an object with the fields of its task type.", _PAGE, _fields, PARSED),
+    Check("I17", SHOULD, "Items have only the fields of their task type.", _PAGE, _only_fields, requires=("I01",)),
     Check("I02", MUST, "label is a string.", _PAGE,
           lambda probe: expect_fields(probe, _is_text, "a string", ["label"], *_SCORED), PARSED),
     Check("I03", MUST, "score is a JSON number.", _PAGE,

@@ -101,6 +101,16 @@ def _nesting(probe: Probe) -> None:
         expect(not data or (len(data) == 1 and is_list(data[0])), "one element, the list of items, [[item, ...]]", data)
 
 
+def _two_images(probe: Probe) -> None:
+    data = [image.data for image in SAMPLE_IMAGES[:2]]
+    exchange = infer(probe, [needed_input(probe, shape=[len(data)], data=data)])
+    if exchange.rejected:
+        return
+    exchange.expect_object()
+    lists = [items for output in outputs(exchange) for items in output.get("data") or ()]
+    expect(len(lists) == len(data), f"{len(data)} lists of items, or a refusal", lists)
+
+
 def _no_items(probe: Probe) -> None:
     for parameters in ({}, {"score_threshold": 0.9999}):
         output = outputs(infer(probe, [needed_input(probe, BLANK_IMAGE, parameters)]))[0]
@@ -178,6 +188,9 @@ CHECKS = (
           lambda probe: expect_same(example_output(probe).get("datatype"), "BYTES", "BYTES"), PARSED, _ONE_OUTPUT),
     Check("CV2K-015", MUST, "data holds one list of items for the image: [[item, ...]].",
           f"{YOLO}: data has one element, the list of items", _nesting, PARSED, _ONE_OUTPUT),
+    Check("CV2K-019", SHOULD, "An input with two images is answered for both, or refused with 4xx.",
+          "Open Inference Protocol, Tensor Data: shape; engine-yolo answers only the first", _two_images, PARSED,
+          ("CV2K-015",)),
     Check("CV2K-016", MUST, "data is [[]] if nothing is found.", f"{YOLO}: no detections are [[]]", _no_items,
           PARSED, ("CV2K-015",)),
     Check("CV2K-017", SHOULD, "model_name and model_version are strings.", f"{PAGE}, Responses, the example", _model,

@@ -114,6 +114,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "items not in a list": ("CV2K-015", change_outputs(lambda o: o.update(data=o["data"][0]))),
     "items as JSON text": ("CV2K-015",
         change_outputs(lambda o: o.update(data=[json.dumps(o["data"][0])])), "classifier"),
+    "second image dropped": ("CV2K-019", change_outputs(lambda o: o.update(data=o["data"][:1]))),
     "no list without detections": ("CV2K-016",
         change_outputs(lambda o: o.update(data=[]) if o["data"] == [[]] else None)),
     "a version of numbers": ("CV2K-017",

@@ -62,6 +62,27 @@ def scale_points(item: Item, across: float, down: float) -> None:
     change_points(item, lambda point: scale(point, across, down, "x y"))
 
 
+def letterbox(item: Item, width: int, height: int) -> None:
+    """Leave the coordinates in the square that the image was padded to."""
+    side = max(width, height)
+    across, down = (side - width) / 2, (side - height) / 2
+    item.update(xmin=item["xmin"] + across, xmax=item["xmax"] + across)
+    item.update(ymin=item["ymin"] + down, ymax=item["ymax"] + down)
+
+
+def nest_box(item: Item) -> None:
+    item["box"] = {name: item.pop(name) for name in ("xmin", "ymin", "xmax", "ymax")}
+
+
+def coco_box(item: Item) -> None:
+    xmin, ymin, xmax, ymax = (item.pop(name) for name in ("xmin", "ymin", "xmax", "ymax"))
+    item["bbox"] = [xmin, ymin, xmax - xmin, ymax - ymin]
+
+
+def exchange_axes(item: Item) -> None:
+    item.update(xmin=item["ymin"], xmax=item["ymax"], ymin=item["xmin"], ymax=item["xmax"])
+
+
 def reject_images(matches: Callable[[bytes], bool]) -> AnswerFault:
     """Reject the images that match, as an engine without their decoder does."""
 
@@ -106,6 +127,9 @@ def without_threshold(body: Item) -> None:
 
 ANSWER_FAULTS: AnswerFaults = {
     "missing corner": ("CV2-I01", change_items(lambda item: item.pop("ymax"))),
+    "Hugging Face's boxes": ("CV2-I01", change_items(nest_box)),
+    "COCO's boxes": ("CV2-I01", change_items(coco_box)),
+    "class ids": ("CV2-I17", change_items(lambda item: item.update(class_id=1))),
     "label of numbers": ("CV2-I02", change_items(lambda item: item.update(label=3))),
     "score of text": ("CV2-I03", change_items(lambda item: item.update(score=str(item["score"])))),
     "score in per cent": ("CV2-I04", change_items(lambda item: item.update(score=item["score"] * 100))),
@@ -123,11 +147,21 @@ ANSWER_FAULTS: AnswerFaults = {
     "boxes of the model's own frame": ("CV2-P03", change_sized_items(lambda item, w, h: scale(item, 320 / w, 320 / h))),
     "left and right swapped": ("CV2-P04", change_items(lambda item: item.update(xmin=item["xmax"], xmax=item["xmin"]))),
     "boxes outside": ("CV2-P05",
-        change_sized_items(lambda item, w, _: item.update(xmin=item["xmin"] + w, xmax=item["xmax"] + w))),
+        change_items(lambda item: item.update(xmin=item["xmin"] + 700, xmax=item["xmax"] + 700))),
+    "y from the bottom": ("CV2-P15",
+        change_sized_items(lambda item, _, h: item.update(ymin=h - item["ymax"], ymax=h - item["ymin"]))),
+    "x from the right": ("CV2-P15",
+        change_sized_items(lambda item, w, _: item.update(xmin=w - item["xmax"], xmax=w - item["xmin"]))),
+    "x and y exchanged": ("CV2-P15", change_items(exchange_axes)),
+    "boxes of the padded image": ("CV2-P15", change_sized_items(letterbox)),
     "rotations of text": ("CV2-P06",
         change_items(lambda item: item.update(r=str(item["r"]))), "oriented-detector"),
     "oriented boxes in pixels": ("CV2-P07",
         change_sized_items(lambda item, w, h: scale(item, w, h, "cx cy w h")), "oriented-detector"),
+    "oriented boxes from the bottom": ("CV2-P16",
+        change_items(lambda item: item.update(cy=1 - item["cy"])), "oriented-detector"),
+    "cx and cy exchanged": ("CV2-P16",
+        change_items(lambda item: item.update(cx=item["cy"], cy=item["cx"])), "oriented-detector"),
     "degrees": ("CV2-P08", change_items(lambda item: item.update(r=math.degrees(item["r"]))), "oriented-detector"),
     "counter-clockwise rotation": ("CV2-P09", change_items(lambda item: item.update(r=-item["r"])), BARS),
     "negative sides": ("CV2-P10", change_items(lambda item: item.update(w=-item["w"])), "oriented-detector"),
@@ -141,6 +175,10 @@ ANSWER_FAULTS: AnswerFaults = {
         change_sized_items(lambda item, w, h: scale_points(item, 1 / w, 1 / h)), "segmenter"),
     "contours of the model's own frame": ("CV2-P13",
         change_sized_items(lambda item, w, h: scale_points(item, 320 / w, 320 / h)), "segmenter"),
+    "contours from the bottom": ("CV2-P17",
+        change_sized_items(lambda item, _, h: change_points(item, lambda p: p.update(y=h - p["y"]))), "segmenter"),
+    "x and y of contours exchanged": ("CV2-P17",
+        change_items(lambda item: change_points(item, lambda p: p.update(x=p["y"], y=p["x"]))), "segmenter"),
     "contours outside": ("CV2-P14",
         change_items(lambda item: change_points(item, lambda p: p.update(x=p["x"] - 700))), "segmenter"),
     "unstable scores": ("CV2-I15", unstable_scores()),
