@@ -73,16 +73,20 @@ def quantize(
     graph = reader.session.file
     # A repository that is polled must not see a part of it.
     with tempfile.TemporaryDirectory(prefix=".quantize-", dir=folder.parent) as scratch:
-        part, prepared = Path(scratch) / "version", Path(scratch) / "prepared.onnx"
+        part, original, prepared = (Path(scratch) / name for name in ("version", "original.onnx", "prepared.onnx"))
         part.mkdir()
-        types = {"activation_type": tools.QuantType.QUInt8, "weight_type": tools.QuantType.QInt8}
+        # Signed weights saturate on x86 processors without VNNI.
+        types = {"activation_type": tools.QuantType.QUInt8, "weight_type": tools.QuantType.QUInt8}
         options = {"op_types_to_quantize": list(_OPERATORS), "per_channel": True, **types}
         try:
-            # With a path, it does not find the weights of a graph that are in other files.
-            model = importlib.import_module("onnx").load(str(graph))
+            onnx = importlib.import_module("onnx")
+            model = onnx.load(str(graph))
             if not any(node.op_type in _OPERATORS for node in model.graph.node):
                 raise ModelError(f"{graph} cannot be quantised: it has none of {', '.join(_OPERATORS)}")
-            tools.shape_inference.quant_pre_process(model, str(prepared), skip_symbolic_shape=True)
+            # The tool needs one file: of a graph in memory it moves the values that Split and Slice read, and of a
+            # file it does not find the weights that are in other files.
+            onnx.save(model, str(original))
+            tools.shape_inference.quant_pre_process(str(original), str(prepared), skip_symbolic_shape=True)
             prepared = _raise_opset(framework, prepared, reader)
             tools.quantize_static(str(prepared), str(part / "model.onnx"), reader, **options)
         except ModelError:

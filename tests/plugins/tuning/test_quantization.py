@@ -81,8 +81,10 @@ def write_graph(folder: Path, features: str, opset: int, **weights: ArrayLike) -
         }}
     """
     model = parse_model(text)
-    constants = (numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items())
-    model.graph.initializer.extend(constants)
+    for name, array in weights.items():
+        numbers = np.asarray(array)
+        values = numbers if numbers.dtype == np.int64 else numbers.astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
     folder.mkdir()
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     settings = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["a", "b", "c", "d"]}
@@ -119,6 +121,22 @@ def test_graph_with_weights_in_another_file_is_quantised(tmp_path: Path) -> None
     assert InProcessModel(source.folder).source.version == "2"
 
 
+def test_graph_with_split_and_slice_is_quantised(tmp_path: Path) -> None:
+    # Their sizes and places are values that shape inference needs, as in every YOLO of version 8 and later.
+    random = np.random.default_rng(0)
+    features = """
+        maps = Conv(image, filters)
+        left, right = Split<axis = 1>(maps, sizes)
+        half = Slice(left, starts, ends, axes)
+        features = Concat<axis = 1>(half, right)
+    """
+    weights: dict[str, ArrayLike] = {"filters": random.normal(size=(8, 3, 3, 3)), "classes": random.normal(size=(6, 4))}
+    places = {"sizes": np.array([4, 4]), "starts": np.array([0]), "ends": np.array([2]), "axes": np.array([1])}
+    source = write_graph(tmp_path / "split", features, 17, **weights, **places)
+    quantize(source, IMAGES, next_version(source))
+    assert InProcessModel(source.folder).source.version == "2"
+
+
 def test_graph_without_operators_for_int8_is_rejected(tmp_path: Path) -> None:
     source = graphs.source(graphs.parse(tmp_path / "model.onnx", GRAPH_WITHOUT_INT8))
     with pytest.raises(ModelError, match=r"cannot be quantised: it has none of Conv, Gemm, MatMul$"):
@@ -129,7 +147,7 @@ def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:
     # ONNX converts Resize of opset 10 to another rule for coordinates.
     features = 'larger = Resize<mode = "linear">(image, scales) features = Conv<strides = [3, 3]>(larger, filters)'
     filters = np.random.default_rng(0).normal(size=(8, 3, 3, 3))
-    weights: dict[str, Any] = {"scales": [1, 1, 2, 2], "filters": filters, "classes": np.eye(8, 4)}
+    weights: dict[str, Any] = {"scales": np.array([1.0, 1, 2, 2]), "filters": filters, "classes": np.eye(8, 4)}
     source = write_graph(tmp_path / "old", features, 10, **weights)
     with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
         quantize(source, IMAGES, next_version(source))

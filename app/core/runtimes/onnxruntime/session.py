@@ -170,6 +170,8 @@ def _load_instance(
         options.inter_op_num_threads = 1
         options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Signed int8 weights would saturate on x86 processors without VNNI. This only has an effect there.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         # Each error is raised, too, and the framework would print it to stderr before our message.
         options.log_severity_level = _SEVERITY_FATAL
         # Keep the data alive until the session has copied it.

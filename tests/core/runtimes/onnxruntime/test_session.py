@@ -43,6 +43,25 @@ def test_graph_that_cannot_run_is_model_failure(tmp_path: Path) -> None:
     assert caught.value.message == expected
 
 
+def test_signed_int8_weights_do_not_saturate(tmp_path: Path) -> None:
+    # Without VNNI, a processor adds pairs of products in 16 bits: 2 x 255 x 127 is more.
+    one, zero, signed_zero, step = (
+        np.ones((), np.float32),
+        np.zeros((), np.uint8),
+        np.zeros((), np.int8),
+        np.float32(2048),
+    )
+    text = """(uint8[1, 64] images) => (uint8[1, 16] output0) {
+        output0 = QLinearMatMul(images, one, zero, weights, one, signed_zero, step, zero)
+    }"""
+    weights = np.full((64, 16), 127, np.int8)
+    constants = {"one": one, "zero": zero, "weights": weights, "signed_zero": signed_zero, "step": np.asarray(step * 8)}
+    (output,) = Session(graphs.parse(tmp_path / "model.onnx", text, constants)).run(
+        {"images": np.full((1, 64), 255, np.uint8)}
+    )
+    assert output.tolist() == [[round(64 * 255 * 127 / (2048 * 8))] * 16]
+
+
 CONTENTS = {
     "empty": b"",
     "random": np.random.default_rng(0).bytes(5000),
