@@ -10,7 +10,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.settings import FeedbackSettings
-from app.plugins.recording.service import recorder_of, redacted_keys
+from app.plugins.recording.service import MAX_QUERY_SECONDS, recorder_of, redacted_keys
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def start(host: Host) -> Parts:
     from app.plugins.recording.row_converter import Redaction
     from app.plugins.recording.stores.store import parse_dsn
 
-    truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording))))
+    truths = Truths(TruthStore(parse_dsn(recording.record), Redaction(redacted_keys(recording)), MAX_QUERY_SECONDS))
     _served[host.engine] = truths
     return Parts(
         handlers=truths.handlers,

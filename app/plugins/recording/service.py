@@ -25,7 +25,7 @@ _DAY = 24 * 60 * 60
 
 _recorders: "WeakKeyDictionary[Engine, Recorder]" = WeakKeyDictionary()
 
-_MAX_QUERY_SECONDS = 10.0
+MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
 
 
@@ -142,6 +142,6 @@ def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | No
         from app.plugins.recording.query.reader import RecordingReader
         from app.plugins.recording.stores.store import parse_dsn
 
-        return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
+        return RecordingReader(parse_dsn(store), images, MAX_QUERY_SECONDS)
 
     return Inferences(open_reader, limiter=limiter)

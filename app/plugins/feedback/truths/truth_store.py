@@ -46,10 +46,12 @@ class TruthStore:
     Args:
         dsn: the address of the store. It is opened and migrated at the first use.
         redaction: redacts records of truths as those of answers.
+        seconds: timeout of one query; None for no timeout.
     """
 
-    def __init__(self, dsn: StoreDsn, redaction: Redaction | None = None) -> None:
+    def __init__(self, dsn: StoreDsn, redaction: Redaction | None = None, seconds: float | None = None) -> None:
         self._dsn = dsn
+        self._seconds = seconds
         self._redaction = redaction or Redaction(())
         self._store = store_at(dsn)
         self._opened_reader: RecordingReader | None = None
@@ -149,7 +151,8 @@ class TruthStore:
 
     def _reader(self) -> RecordingReader:
         if self._opened_reader is None:
-            reader = RecordingReader(self._dsn)  # rejects a missing file, which the store would create
+            # Rejects a missing file, which the store would create.
+            reader = RecordingReader(self._dsn, seconds=self._seconds)
             try:
                 self._store.open()
             except StoreError as error:

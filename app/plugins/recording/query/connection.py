@@ -2,8 +2,9 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -71,15 +72,23 @@ def _sqlite_runner(dsn: StoreDsn, seconds: float | None) -> Callable[[Callable[[
     return run
 
 
+class _ThreadEngine(threading.local):
+    """An engine for each thread: in two event loops at once, the first queries of an engine wait for each other."""
+
+    def __init__(self, dsn: StoreDsn, options: Mapping[str, Any]) -> None:
+        self.engine = create_async_engine(dsn.url, connect_args=options, poolclass=NullPool)
+
+
 def _postgresql_runner(dsn: StoreDsn, seconds: float | None) -> Callable[[Callable[[Connection], Any]], Any]:
     settings = {"default_transaction_read_only": "on", "application_name": "charioteer", "jit": "off"}
     if seconds is not None:
         settings["statement_timeout"] = str(int(seconds * 1000))
-    options = {"server_settings": settings, "timeout": 10}
-    engine = create_async_engine(dsn.url, connect_args=options, poolclass=NullPool)
+    options = {"server_settings": settings, "timeout": 10, "command_timeout": seconds}
+    local = _ThreadEngine(dsn, options)
 
     async def run(query: Callable[[Connection], Any]) -> Any:
-        async with engine.connect() as connection:
+        # No `statement_timeout` ends a query whose connection is lost.
+        async with asyncio.timeout(seconds), local.engine.connect() as connection:
             return await connection.run_sync(query)
 
     return lambda query: asyncio.run(run(query))

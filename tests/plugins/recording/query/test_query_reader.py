@@ -1,5 +1,7 @@
 """Reading of SQLite and PostgreSQL stores: pages, batches, images and errors."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import Store, parse_dsn
 from tasks.inference.error import ErrorKind, InferenceError
+from tests.plugins.recording.conftest import open_store
 from tests.plugins.recording.contents import execute
+from tests.plugins.recording.interruptible_proxy import InterruptibleProxy
 from tests.support.data.recorded_rows import (
     ALL_IDS,
     ALL_ROWS,
@@ -24,6 +28,7 @@ from tests.support.data.recorded_rows import (
     recorded_rows,
     write_store,
 )
+from tests.support.servers.postgres import PostgresServer
 
 
 def test_pages_are_sorted_newest_first_and_do_not_shift(store: Store, url: str) -> None:
@@ -106,6 +111,27 @@ def test_slow_query_exceeds_its_deadline(filled_url: str) -> None:
     steps = "WITH RECURSIVE steps AS (SELECT 1 AS step UNION ALL SELECT step + 1 FROM steps)"
     with pytest.raises(InferenceError, match=r"took more than 0\.2 seconds") as raised:
         reader.sql(f"{steps} SELECT max(step) FROM steps")
+    assert raised.value.kind is ErrorKind.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("filled_url", ["postgresql"], indirect=True)
+def test_first_queries_at_once_do_not_wait_for_each_other(filled_url: str) -> None:
+    for _ in range(5):
+        reader = RecordingReader(parse_dsn(filled_url), seconds=60)
+        with ThreadPoolExecutor(2) as threads:
+            pages = [threads.submit(reader.page, InferenceQuery(), 1) for _ in range(2)]
+            assert len({page.result(60).inferences[0].id for page in pages}) == 1
+
+
+def test_query_whose_connection_is_silent_exceeds_its_deadline(postgres: PostgresServer, postgres_url: str) -> None:
+    with closing(open_store(postgres_url)) as store:
+        store.open()
+    with closing(InterruptibleProxy(postgres.port)) as proxy:
+        reader = RecordingReader(parse_dsn(postgres.dsn("reused", proxy.port)), seconds=1)
+        assert reader.get("none") is None
+        proxy.silence()
+        with pytest.raises(InferenceError, match="took more than 1 seconds") as raised:
+            reader.page(InferenceQuery(), 1)
     assert raised.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
