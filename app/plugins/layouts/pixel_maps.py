@@ -5,7 +5,8 @@
   best class, as in ``post_process_semantic_segmentation``. Each class that is the best in any cell becomes one object.
   Its score is its mean probability over the cells where it is the best.
 - ``class-map``: class numbers [b, h, w] or [b, 1, h, w]. Ultralytics' ``semantic`` models return them as uint8. There
-  are no probabilities, so every class scores 1. Each pixel of the image gets the class of the cell at its centre.
+  are no probabilities, so every class scores 1. Each pixel of the image gets the class of the cell at its centre. With
+  a single label, 1 is that class and 0 is the rest.
 - ``mask`` and ``mask-logits``: [b, 1, h, w], the foreground of a U-Net, U2-Net, ISNet or a matting network, as values
   in 0..1 or as logits. Cells over 0.5, or 0, are the object. Graphs may return smaller masks of deeper layers, and
   feature maps, which are left out: the mask is the largest output with one channel, and the first of these. Outputs in
@@ -78,10 +79,7 @@ def _recognise_scores(view: GraphView) -> Match | None:
         by_names=is_torchvision,
         classes=output.shape[1],
         preprocessing=msgspec.structs.replace(STRETCHED, mean=IMAGENET_MEAN, std=IMAGENET_STD, origin=Origin.GUESSED),
-        facts=(
-            Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),
-            *([Fact("further output", "aux, left out", Origin.CONVENTION)] if is_torchvision else []),
-        ),
+        facts=(Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),),
     )
 
 
@@ -140,17 +138,28 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     flat = output.blank.ndim == 3 or (output.blank.ndim == 4 and output.shape[1] == 1)
     if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
         return None
-    fact = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
+    if view.declared_task is None and view.declared_layout is None and not covers_image(output, view):
+        return None
+    facts = [Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)]
+    has_rest = view.classes == 1
+    if has_rest:
+        facts.append(Fact("class numbers", "1 is the class, 0 is the rest, left out", Origin.CONVENTION))
     return Match(
         layout=_CLASS_MAP,
         task_type=TaskType.IMAGE_SEGMENTATION,
         outputs=view.outputs,
-        decode=_outline_class_map,
-        facts=(fact,),
+        decode=partial(_outline_class_map, has_rest=has_rest),
+        facts=facts,
     )
 
 
-def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
+def covers_image(output: Output, view: GraphView) -> bool:
+    """Return whether the last two dimensions of an output have the proportions of the input."""
+    (rows, columns), (height, width) = output.shape[-2:], view.size
+    return rows * width == columns * height
+
+
+def _outline_class_map(answer: RawOutputs, item: SegmentationInput, *, has_rest: bool) -> Outline:
     del item
     numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
     placement = answer.placement
@@ -159,8 +168,10 @@ def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
     class_ids = np.unique(numbers[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).astype(np.intp)
     if len(class_ids) > _MAX_CLASSES:
         raise model_failed(f"The model returned {len(class_ids)} class numbers for one image, more than {_MAX_CLASSES}")
+    if has_rest:
+        class_ids = class_ids[class_ids != 0]
     contours = _class_contours(numbers[rows][:, columns], class_ids)
-    return Outline(class_ids=class_ids, scores=np.ones(len(class_ids), np.float32), contours=contours)
+    return Outline(class_ids=class_ids - has_rest, scores=np.ones(len(class_ids), np.float32), contours=contours)
 
 
 def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
@@ -185,7 +196,6 @@ def _recognise_mask(view: GraphView) -> Match | None:
         return None
     layout, origin = _mask_form(output, view.declared_layout)
     keras = view.inputs.channels_last
-    others = ", ".join(other.name for other in view.outputs if other is not output)
     channels_last = planes_first(output, view.inputs) is not output
     return Match(
         layout=layout,
@@ -201,7 +211,6 @@ def _recognise_mask(view: GraphView) -> Match | None:
             std=ONES if keras else IMAGENET_STD,
             origin=Origin.GUESSED,
         ),
-        facts=(Fact("further outputs", f"{others}, left out", Origin.SHAPES),) if others else (),
     )
 
 

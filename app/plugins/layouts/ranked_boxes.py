@@ -26,7 +26,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     best_indices,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
-from metadata.model import Fact, Origin
+from metadata.model import Origin
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -79,16 +79,10 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
         point.is_float and point.blank.ndim == 3 and point.shape[::2] == (count, _COORDINATES) for point in points
     ):
         points = []
-    read = [*outputs, *masks, *points]
-    facts = [
-        Fact("further output", f"{output.name}, left out", Origin.MODEL_FILE)
-        for output in view.outputs
-        if output not in read
-    ]
     return Match(
         layout=_TORCHVISION,
         task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
-        outputs=read,
+        outputs=[*outputs, *masks, *points],
         decode=_outline if masks else _find,
         keypoints=(points[0].shape[1], _COORDINATES) if points else None,
         unbatched=True,
@@ -96,7 +90,6 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         preprocessing=msgspec.structs.replace(_UNIT_RGB, dynamic_size=OwnSize()),
-        facts=facts,
     )
 
 

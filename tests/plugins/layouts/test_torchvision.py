@@ -101,8 +101,8 @@ def test_mask_r_cnn_returns_boxes_if_the_task_is_declared(tmp_path: Path) -> Non
     file = write_two(tmp_path, {"masks": np.zeros((2, 1, 40, 60), np.float32)})
     options: dict[str, Any] = {"labels": NAMES, "task_type": "OBJECT_DETECTION"}
     assert all_close(detect(file, uniform_image(40, 60, 0), **options).boxes, [[0, 0, 20, 10]])
-    fact = Fact("further output", "masks, left out", Origin.MODEL_FILE)
-    assert facts_of(file, **options)["further output"] == fact
+    fact = Fact("further outputs", "masks, left out", Origin.MODEL_FILE)
+    assert facts_of(file, **options)["further outputs"] == fact
 
 
 def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
     out[0, 0], out[0, 2, :, :4] = 5, 9
     file = graphs.constant(tmp_path / "model.onnx", {"out": out, "aux": -out})
     assert sorted(segment(file, uniform_image(8, 8, 0), labels=NAMES).labels) == ["__background__", "dog"]
-    assert facts_of(file)["further output"] == Fact("further output", "aux, left out", Origin.CONVENTION)
+    assert facts_of(file)["further outputs"] == Fact("further outputs", "aux, left out", Origin.MODEL_FILE)
 
 
 def test_outputs_can_be_chosen(tmp_path: Path) -> None:

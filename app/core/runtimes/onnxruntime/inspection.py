@@ -52,6 +52,9 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     labels = _decide_labels(match, model_files, facts)
     preprocessing = decide_preprocessing(inputs, model_files, facts, match.task_type, match.preprocessing)
     facts += _input_facts(inputs)
+    read = {output.name for output in match.outputs}
+    if others := [spec.name for spec in session.outputs if spec.name not in read]:
+        facts.append(Fact("further outputs", f"{', '.join(others)}, left out", Origin.MODEL_FILE))
     if model_files.metadata.description:
         facts.append(Fact("description", model_files.metadata.description, Origin.MODEL_FILE))
     description = ModelMetadata(
