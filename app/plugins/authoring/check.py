@@ -130,7 +130,7 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes, l
     result = (
         f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
     )
-    return result, suspicious_answer(source, servable, records, data, limits) if isinstance(data, bytes) else ""
+    return result, suspicious_answer(source, servable, records, data, limits)
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:

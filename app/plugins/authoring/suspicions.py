@@ -1,6 +1,7 @@
 """Find likely mistakes in a model that can be served, for ``charioteer check``."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import cv2
 import msgspec
+import numpy as np
 
 from app.core.cli.inputs import predict_records
 from app.core.engine.models.servable import Servable
@@ -22,6 +24,8 @@ _PLACEHOLDER = re.compile(r"\W*|n/?a|none|unused|reserved", re.IGNORECASE)
 """Labels of unused class numbers, such as those that COCO leaves out."""
 _MAX_SHOWN = 3
 _SAME_SCORES = 1e-6
+_MAX_FRACTION = 1.5
+"""Pixels: boxes that are fractions may reach a little over the image."""
 
 
 def duplicate_labels(labels: Sequence[str]) -> str:
@@ -62,34 +66,46 @@ def unknown_parameters(source: ModelSource, servable: Servable) -> str:
 
 
 def suspicious_answer(
-    source: ModelSource, servable: Servable, records: Sequence[Record], image: bytes, limits: Limits
+    source: ModelSource, servable: Servable, records: Sequence[Record], data: bytes | str, limits: Limits
 ) -> str:
-    """Return a sentence about records that are probably wrong for an encoded image, "" if they look right.
+    """Return a sentence about records that are probably wrong for an encoded image or a text, "" if they look right.
 
-    Classifiers run a second time, on the negative of the image. Raise InferenceError when the model fails on the
-    negative.
+    Models of images may run a second time: classifiers on the negative of the image, all others without a threshold if
+    they found nothing. Raise InferenceError when the model fails then.
     """
-    answers: list[dict[str, Any]] = [msgspec.to_builtins(record) for record in records]
-    description = servable.description
-    if not answers:
+    task_type = servable.description.task_type
+    is_classifier = task_type in (TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION)
+    repeated = duplicate_labels([str(getattr(record, "label", "")) for record in records]) if is_classifier else ""
+    if repeated:
+        return f"One answer has several records with one label. {repeated}"
+    if isinstance(data, str) or servable.description.open_vocabulary:
         return ""
-    if description.task_type is TaskType.OBJECT_DETECTION and description.platform == "python":
-        sides = [abs(answer[name]) for answer in answers for name in ("xmin", "ymin", "xmax", "ymax")]
-        advice = "the class should multiply them by the width and height of the image"
-        suspicion = f"All boxes lie within the first pixel, so they are probably fractions; {advice}"
-        return suspicion if max(sides) <= 1 else ""
-    if description.task_type is not TaskType.IMAGE_CLASSIFICATION or description.open_vocabulary:
+    if task_type.geometry is not None:
+        everything = {"score_threshold": 0.0}
+        return _suspicious_shapes(records or predict_records(servable, source.name, data, everything, limits), data)
+    if task_type is not TaskType.IMAGE_CLASSIFICATION or not records:
         return ""
-    scores = {answer["label"]: answer["score"] for answer in answers}
-    others = {
-        answer["label"]: answer["score"]
-        for answer in map(msgspec.to_builtins, predict_records(servable, source.name, _negative(image), None, limits))
-    }
+    scores, others = (
+        {answer["label"]: answer["score"] for answer in map(msgspec.to_builtins, answers)}
+        for answers in (records, predict_records(servable, source.name, _negative(data), None, limits))
+    )
     is_same = scores.keys() == others.keys() and all(
         abs(score - others[label]) <= _SAME_SCORES for label, score in scores.items()
     )
     advice = "the model may ignore its input, or apply softmax over the batch instead of the classes"
     return f"The scores are the same for the negative of the image: {advice}" if is_same else ""
+
+
+def _suspicious_shapes(records: Sequence[Any], image: bytes) -> str:
+    """Return a sentence about objects whose numbers are probably fractions of the image, or degrees."""
+    height, width = decode_image(image).pixels.shape[:2]
+    rings = [ring for record in records for ring in record.rings(width, height)]
+    if rings and np.abs(np.concatenate(rings)).max() <= _MAX_FRACTION:
+        advice = "multiply them by the width and height of the image in a Python class"
+        return f"All objects lie within the first pixel, so their numbers are probably fractions; {advice}"
+    if any(abs(getattr(record, "r", 0.0)) > 2 * math.pi for record in records):
+        return "Boxes are rotated by more than a whole turn, so their angles are probably degrees; expected radians"
+    return ""
 
 
 def _negative(image: bytes) -> bytes:

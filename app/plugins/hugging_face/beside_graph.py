@@ -39,6 +39,8 @@ def describe(config: Config, preprocessor: Preprocessor | None = None) -> Folder
         return processor_preprocessing(preprocessor, task_type) or timm_preprocessing(config)
 
     task_type, task_error = _task(config.architectures or ())
+    if task_type is None and config.is_timm_classifier:
+        task_type = TaskType.IMAGE_CLASSIFICATION
     return FolderMetadata(
         task_type=task_type,
         task_error=task_error,

@@ -97,9 +97,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     problem_type: str | None = None
     label_names: list[str] | None = None
     pretrained_cfg: TimmPreprocessing | None = None
+    num_classes: object = None
     id2label: dict[str, str] | None = None
     # Not `Side`: msgspec 0.22 crashes in the garbage collector for a union of a constrained number and a tuple.
     image_size: int | tuple[int, int] | None = None
+
+    @property
+    def is_timm_classifier(self) -> bool:
+        """Return whether timm wrote the file for a network with classes; without, it returns features."""
+        return self.pretrained_cfg is not None and self.num_classes not in (None, 0)
 
     @property
     def labels(self) -> tuple[str, ...] | None:

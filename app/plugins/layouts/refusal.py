@@ -1,5 +1,6 @@
 """Explain why no layout matches a graph: the likely task, at most three likely layouts, and what to declare."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,12 +9,13 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     GraphView,
     Layout,
     Output,
+    are_probabilities,
     format_outputs,
     is_map_or_features,
     takes_text_lines,
 )
 from app.core.runtimes.onnxruntime.layouts.yolo import are_candidates
-from app.plugins.layouts.pixel_maps import likely_mask, planes_first
+from app.plugins.layouts.pixel_maps import covers_image, likely_mask, planes_first
 from tasks.task import TaskType
 
 _FAR = 1000
@@ -23,6 +25,8 @@ _MAX_OUTPUTS = 8
 
 _MAX_STRIDE = 8
 """Input pixels for each cell of the class scores of segmenters. Coarser maps are features."""
+_POINTS = re.compile(r"heat|landmark|(^|[._/])(hm|kpts?|keypoints?|pafs?|pose|wh|reg|offsets?)([._/:\d]|$)")
+"""Names, in lower case, of outputs from which keypoints or the centres of objects are computed."""
 _BOX_WIDTHS = range(4, 8)
 """Columns of rows with one box, and maybe a score, a class and an angle."""
 RECIPE_TASKS = (
@@ -38,8 +42,8 @@ _CHOICES: Mapping[TaskType, str] = {
     TaskType.OBJECT_DETECTION: '{"task_type": "OBJECT_DETECTION"} with "labels" and the "layout"',
     TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
     TaskType.IMAGE_CLASSIFICATION: '{"task_type": "IMAGE_CLASSIFICATION"} with "labels" for scores of classes',
-    TaskType.TENSOR: '{"task_type": "TENSOR"} to return them unchanged, as for embeddings and depth maps, with '
-    '"preprocessing" if clients send images',
+    TaskType.TENSOR: '{"task_type": "TENSOR"} to return them unchanged, as for embeddings, heat maps, points, '
+    'measurements and depth maps, with "preprocessing" if clients send images',
 }
 
 
@@ -47,8 +51,9 @@ def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[
     """Return why none of `layouts`, those of `task`, matches, and what to declare."""
     outputs = _shown(view.outputs)
     likely, output = _likely_task(view)
+    is_probable = output is None or _is_probable(likely, output, view)
     choose = ""
-    if output is not None and len(view.outputs) > 1:
+    if output is not None and len(view.outputs) > 1 and (is_probable or task is not None or view.declared_layout):
         choose = f'declare the outputs to read, such as {{"outputs": ["{output.name}"]}}, in model-settings.json; '
     if view.declared_layout is not None:
         expected = next(layout.expected_outputs for layout in layouts if view.declared_layout in layout.names)
@@ -58,9 +63,12 @@ def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[
         )
     if task is None:
         choices = [_CHOICES[likely], *([] if likely is TaskType.TENSOR else [_CHOICES[TaskType.TENSOR]])]
+        if not is_probable and len(view.outputs) > 1:
+            choices[0] += ', and {"outputs": ["NAME"]} for the one to read'
         return (
             f"its task cannot be determined from its outputs {outputs}; {choose}declare the task in "
-            f"model-settings.json, probably {', or '.join(choices)}; {_ways_on(view, likely)}"
+            f"model-settings.json{', probably' if is_probable else ':'} {', or '.join(choices)}; "
+            f"{_ways_on(view, likely if is_probable else None)}"
         )
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
         return (
@@ -72,7 +80,7 @@ def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[
     labels = "" if view.classes is None else f" with {view.classes} labels"
     nearest = sorted(layouts, key=lambda layout: _distance(layout, view))[:_MAX_LAYOUTS]
     expected = "; ".join(f"{' and '.join(layout.names)} {layout.expected_outputs}" for layout in nearest)
-    is_other = likely not in (task, TaskType.TENSOR)
+    is_other = is_probable and likely not in (task, TaskType.TENSOR)
     other = f"they look like those of {likely}: declare {_CHOICES[likely]}; " if is_other else ""
     return (
         f"its outputs {outputs} are of no known layout of {task}{labels}; {choose}{other}similar layouts of {task} are "
@@ -81,11 +89,12 @@ def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[
     )
 
 
-def _ways_on(view: GraphView, task: TaskType) -> str:
+def _ways_on(view: GraphView, task: TaskType | None) -> str:
+    """Return where the layouts are, and how to write a class for a task; None for one that the user must choose."""
     recipe = "a Python class can decode any other outputs: "
-    if task in RECIPE_TASKS:
+    if task is None or task in RECIPE_TASKS:
         file = shlex.quote(str(view.model_files.file))
-        recipe += f"`charioteer init NAME --from onnx --task {task} --file {file}` writes a starter, see "
+        recipe += f"`charioteer init NAME --from onnx --task {task or 'TASK'} --file {file}` writes a starter, see "
     return f"docs/models.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
 
 
@@ -102,9 +111,12 @@ def _distance(layout: Layout, view: GraphView) -> int:
 
 
 def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
-    """Return the task that the outputs look like, and the output to read if one is enough."""
+    """Return the task that the outputs may be of, and the output to read if one is enough."""
     candidates = [output for output in view.outputs if output.blank.size] or view.outputs
     tasks = [(_task_of(output, view), output) for output in candidates]
+    if {task for task, _ in tasks} == {TaskType.TENSOR, TaskType.IMAGE_CLASSIFICATION}:
+        # A number beside a map is a measurement, not a score.
+        return TaskType.TENSOR, None
     for task in [task for task in _CHOICES if task is not TaskType.TENSOR]:
         matching = [output for found, output in tasks if found is task]
         if matching:
@@ -115,18 +127,31 @@ def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
     return TaskType.TENSOR, None
 
 
+def _is_probable(task: TaskType, output: Output, view: GraphView) -> bool:
+    """Return whether labels or values of an output show its task: maps and vectors of numbers may be anything."""
+    if task is TaskType.IMAGE_CLASSIFICATION:
+        return False
+    if task is not TaskType.IMAGE_SEGMENTATION or not output.is_float:
+        return True
+    planes, rows = planes_first(output, view.inputs).shape[1:3]
+    if planes > 1:
+        return view.classes == planes or are_probabilities(planes_first(output, view.inputs).blank)
+    # Heat maps are smaller than the image.
+    return rows == view.size[0] and bool(((output.blank >= 0) & (output.blank <= 1)).all())
+
+
 def _task_of(output: Output, view: GraphView) -> TaskType:
     shape = planes_first(output, view.inputs).shape
-    if is_map_or_features(output, view.inputs) or not output.blank.size:
+    if not output.blank.size or is_map_or_features(output, view.inputs) or _POINTS.search(output.name.lower()):
         return TaskType.TENSOR
     match len(shape):
         case 4:
             return _task_of_map(shape, view)
-        case 3 if not output.is_float:
+        case 3 if not output.is_float and covers_image(output, view):
             return TaskType.IMAGE_SEGMENTATION
         case 3:
             return _task_of_rows(shape, view)
-        case 2 if shape[1] == min(_BOX_WIDTHS) and len(view.outputs) > 1:
+        case 2 if shape[1] in _BOX_WIDTHS and shape[0] != max(view.inputs.batch, 1):
             return TaskType.OBJECT_DETECTION
         case 2 if output.is_float:
             return TaskType.IMAGE_CLASSIFICATION

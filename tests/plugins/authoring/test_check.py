@@ -68,10 +68,57 @@ def test_duplicate_keys_of_a_rejected_model_are_reported(tmp_path: Path) -> None
     assert 'has "task_type" more than once' in checked(classifier(tmp_path, settings), status=1)
 
 
-@pytest.mark.parametrize(("x", "y", "is_reported"), [("1", "1", True), ("width", "height", False)])
-def test_boxes_of_a_class_that_are_fractions_are_reported(tmp_path: Path, x: str, y: str, *, is_reported: bool) -> None:
-    folder = write_model(tmp_path / "boats", DETECTOR.format(x=x, y=y))
-    assert ("they are probably fractions" in checked(folder, "--allow-code")) is is_reported
+FRACTIONS, DEGREES = "numbers are probably fractions", "angles are probably degrees"
+ORIENTED = """
+class Model:
+    def predict(self, image):
+        height, width = image.shape[:2]
+        return {{"boxes": [[{box}]], "scores": [{score}], "labels": ["ship"]}}
+"""
+
+
+@pytest.mark.parametrize("score", ["0.9", "0.1"])
+@pytest.mark.parametrize(("x", "y", "warns"), [("1", "1", True), ("width", "height", False)])
+def test_boxes_of_a_class_that_are_fractions_are_reported(
+    tmp_path: Path, x: str, y: str, score: str, *, warns: bool
+) -> None:
+    folder = write_model(tmp_path / "boats", DETECTOR.format(x=x, y=y).replace("0.9", score))
+    assert (FRACTIONS in checked(folder, "--allow-code")) is warns
+
+
+@pytest.mark.parametrize(
+    ("box", "warning"),
+    [
+        ("0.5, 0.5, 0.2, 0.1, 0.3", FRACTIONS),
+        ("320, 240, 60, 20, 45", DEGREES),
+        ("320, 240, 60, 20, -1.5", ""),
+    ],
+)
+@pytest.mark.parametrize("score", ["0.9", "0.1"])
+def test_oriented_boxes_of_a_class_in_other_units_are_reported(
+    tmp_path: Path, box: str, warning: str, score: str
+) -> None:
+    folder = write_model(
+        tmp_path / "ships", ORIENTED.format(box=box, score=score), task_type="ORIENTED_OBJECT_DETECTION"
+    )
+    text = checked(folder, "--allow-code")
+    assert [known for known in (FRACTIONS, DEGREES) if known in text] == [warning] * bool(warning)
+
+
+def test_boxes_of_a_graph_that_are_fractions_are_reported(tmp_path: Path) -> None:
+    candidates = graphs.raw([[0.5, 0.5, 0.2, 0.1, 0.2, 0.1]] * 84)
+    graphs.constant(tmp_path / "model.onnx", {"output0": candidates}, shape=(1, 3, 64, 64))
+    (tmp_path / "model-settings.json").write_text(json.dumps({"labels": ["car", "bus"]}))
+    assert "Guessed: boxes, " in checked(tmp_path)
+
+
+@pytest.mark.parametrize(("second", "warns"), [("cat", True), ("dog", False)])
+def test_records_of_a_class_with_one_label_are_reported(tmp_path: Path, second: str, *, warns: bool) -> None:
+    answer = f'[{{"label": "cat", "score": 0.5}}, {{"label": "{second}", "score": float(image.mean()) / 999}}]'
+    code = f"class Model:\n    def predict(self, image):\n        return {answer}\n"
+    folder = write_model(tmp_path / "pets", code, task_type="IMAGE_CLASSIFICATION", labels=["cat", "dog"])
+    text = checked(folder, "--allow-code")
+    assert ("One answer has several records with one label" in text) is warns
 
 
 @pytest.mark.parametrize(("axis", "is_reported"), [(0, True), (1, False)])

@@ -87,7 +87,7 @@ def test_unknown_outputs_are_rejected_with_what_to_declare(tmp_path: Path) -> No
 
 
 def test_outputs_without_the_batch_of_the_blank_image_are_an_error(tmp_path: Path) -> None:
-    answers = iter([np.ones((1, 5), np.float32), np.ones((2, 5), np.float32)])
+    answers = iter([np.ones((1, 1000), np.float32), np.ones((2, 1000), np.float32)])
     model = GraphModel(tmp_path, lambda _: [next(answers)], (1, 3, 8, 8))
     with pytest.raises(InferenceError, match="received 1 images"):
         model.predict(np.zeros((9, 9, 3), np.uint8))

@@ -15,7 +15,7 @@ from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import inspected
 
 DETECT, SEGMENT, TENSOR = TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION, TaskType.TENSOR
-READ = TaskType.IMAGE_TEXT_TO_TEXT
+CLASSIFY, READ = TaskType.IMAGE_CLASSIFICATION, TaskType.IMAGE_TEXT_TO_TEXT
 SQUARE, LINE = (1, 3, 320, 320), (1, 3, 48, "width")
 ISNET = {
     **{f"d{stage}": (1, 1, 320, 320) for stage in range(1, 7)},
@@ -36,7 +36,6 @@ def rejection(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence
     [
         ({"output": (1, 1, 320, 320)}, SQUARE, SEGMENT),
         (ISNET, SQUARE, SEGMENT),
-        ({"output": (1, 19, 80, 80)}, SQUARE, SEGMENT),
         ({"embedding": (1, 512)}, SQUARE, TENSOR),
         ({"image_embeds": (1, 512), "last_hidden_state": (1, 197, 768)}, SQUARE, TENSOR),
         ({"last_hidden_state": (1, 401, 64)}, SQUARE, TENSOR),
@@ -54,7 +53,11 @@ def rejection(folder: Path, outputs: dict[str, tuple[int, ...]], shape: Sequence
         ({"output": (1, 18, 68)}, (1, 3, 24, 94), READ),
         ({"boxes": (1, 895, 16), "scores": (1, 895, 1)}, SQUARE, DETECT),
         ({"boxes": (1, 900, 4), "scores": (1, 900, 80)}, SQUARE, DETECT),
-        ({"age": (1, 101), "gender": (1, 2)}, SQUARE, TaskType.IMAGE_CLASSIFICATION),
+        ({"heatmap": (1, 17, 80, 80)}, SQUARE, TENSOR),
+        ({"hm": (1, 80, 80, 80), "wh": (1, 2, 80, 80), "reg": (1, 2, 80, 80)}, SQUARE, TENSOR),
+        ({"depth": (1, 1, 320, 320), "focallength_px": (1, 1)}, SQUARE, TENSOR),
+        ({"landmarks": (1, 136), "pose": (1, 3)}, SQUARE, TENSOR),
+        ({"output": (5, 7)}, SQUARE, DETECT),
     ],
 )
 def test_rejection_without_task_names_the_likely_one(
@@ -68,6 +71,28 @@ def test_rejection_without_task_names_the_likely_one(
     assert '{"task_type": "TENSOR"}' in advice
     assert (f"`charioteer init NAME --from onnx --task {task} --file " in advice) is (task not in (TENSOR, READ))
     assert "docs/python_models.md#other-outputs" in advice
+
+
+@pytest.mark.parametrize(
+    ("outputs", "task"),
+    [
+        ({"output": (1, 7)}, CLASSIFY),
+        ({"output": (1, 136)}, CLASSIFY),
+        ({f"head{number}": (1, number + 2) for number in range(5)}, CLASSIFY),
+        ({"output": (1, 17, 80, 80)}, SEGMENT),
+        ({"output": (1, 1, 80, 80)}, SEGMENT),
+        ({"a": (1, 80, 80, 80), "b": (1, 2, 80, 80)}, SEGMENT),
+    ],
+)
+def test_rejection_of_shapes_with_several_meanings_asks(
+    tmp_path: Path, outputs: dict[str, tuple[int, ...]], task: TaskType
+) -> None:
+    message = rejection(tmp_path, outputs, SQUARE)
+    assert "probably" not in message
+    assert f'in model-settings.json: {{"task_type": "{task}"}}' in message
+    assert '{"task_type": "TENSOR"}' in message
+    assert "`charioteer init NAME --from onnx --task TASK --file " in message
+    assert ('{"outputs": ["NAME"]}' in message) is (len(outputs) > 1)
 
 
 def test_rejection_of_isnet_names_its_mask(tmp_path: Path) -> None:

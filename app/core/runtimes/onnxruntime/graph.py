@@ -21,6 +21,11 @@ _CHANNELS, _GREY = 3, 1
 _IMAGE_RANK = 4
 _COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
 
+_ADVICE = (
+    'declare {"task_type": "TENSOR"} without "preprocessing" in model-settings.json, so that clients send all inputs '
+    "as tensors, or write a Python class that prepares them: docs/models.md#onnx, docs/python_models.md#other-outputs"
+)
+
 _MAX_BATCH = 8
 """Larger batches need more memory and save no time on a CPU."""
 
@@ -82,7 +87,7 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
     images = images or [spec for spec in inputs if is_single_image(spec)]
     if not images:
-        raise model_files.error(f"its input should be images {_expected(channels_last=False)}, but is {shown}")
+        raise model_files.error(f"{_expected(channels_last=False)}, but is {shown}; {_ADVICE}")
     others = [spec for spec in inputs if spec not in images]
     pairs = [spec for spec in others if len(spec.shape) == 2 and spec.shape[1] in (2, -1) and spec.datatype in _COUNTS]
     sizes = [spec for spec in pairs if "size" in spec.name.lower()]
@@ -90,7 +95,7 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
         raise model_files.error(
             f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
-            f"pixel_mask [batch, height, width] are supported"
+            f"pixel_mask [batch, height, width] are supported; {_ADVICE}"
         )
     (image,) = images
     declared = model_files.settings.preprocessing.channels_last
@@ -99,9 +104,9 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     channels_last = first != _CHANNELS and (last == _CHANNELS or (last == _GREY and first != _GREY))
     channels_last = channels_last if declared is None else declared
     if (last if channels_last else first) not in (_CHANNELS, _GREY, -1):
-        raise model_files.error(f"its input should be images {_expected(channels_last=channels_last)}, but is {shown}")
+        raise model_files.error(f"{_expected(channels_last=channels_last)}, but is {shown}; {_ADVICE}")
     if image.datatype not in _DATATYPES:
-        raise model_files.error(f"its input should be of datatype {', '.join(_DATATYPES)}, but is {shown}")
+        raise model_files.error(f"its input should be of datatype {', '.join(_DATATYPES)}, but is {shown}; {_ADVICE}")
     return ImageInputs(
         image=image,
         channels_last=channels_last,
@@ -112,7 +117,7 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
 
 def _expected(*, channels_last: bool) -> str:
     shape = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
-    return f"{shape}, or 1 instead of 3 for grey"
+    return f"its input should be images {shape}, or 1 instead of 3 for grey"
 
 
 def is_single_image(spec: TensorSpec) -> bool:

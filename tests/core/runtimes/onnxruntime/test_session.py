@@ -237,7 +237,7 @@ def test_every_instance_runs_a_blank_image_before_the_model_is_ready(
         return run(session, *args)
 
     monkeypatch.setattr(session_class, "run", counted)
-    file = graphs.channel_means(tmp_path / "model.onnx")
+    file = graphs.channel_means(tmp_path / "model.onnx", output="probs")
     load(graphs.source(file, onnxruntime={"instances": 3}))
     assert len(called) == 3
 

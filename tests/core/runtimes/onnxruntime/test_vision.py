@@ -57,7 +57,7 @@ def test_graph_that_answers_one_of_two_images_is_model_failure(tmp_path: Path) -
 
 
 def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:
-    file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
+    file = graphs.constant(tmp_path / "model.onnx", {"scores": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
         load(graphs.source(file))
 

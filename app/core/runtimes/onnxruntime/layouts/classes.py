@@ -8,6 +8,7 @@
 The shape [b, nc, 1, 1] is decoded in the same way.
 """
 
+import re
 from functools import partial
 
 import numpy as np
@@ -29,6 +30,12 @@ from tasks.inference.error import model_failed
 from tasks.task import TaskType
 
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
+_SCORES = re.compile(r"logit|prob|softmax|score|class")
+"""Names, in lower case, of outputs that are scores of classes."""
+_ROW_WIDTHS = (6, 7)
+"""Columns of suppressed boxes: box, score and class, and maybe the number of the image."""
+_IMAGENET_CLASSES = (1000, 1001, 21841, 21843)
+"""Classes of ImageNet-1k and ImageNet-21k, also with a background."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -36,14 +43,14 @@ def _recognise(view: GraphView) -> Match | None:
     if len(outputs) != 1:
         return None
     (output,) = outputs
-    if FEATURES.search(output.name.lower()) and view.declared_task is None and view.declared_layout is None:
-        return None
     if (
         not output.is_float
         or output.blank.ndim not in (2, 4)
         or output.shape[1] < 1
         or any(side != 1 for side in output.shape[2:])
     ):
+        return None
+    if view.declared_task is None and view.declared_layout is None and not _shows_classes(output, view):
         return None
     layout, origin = _score_form(output, view)
     return Match(
@@ -53,6 +60,22 @@ def _recognise(view: GraphView) -> Match | None:
         outputs=outputs,
         origin=origin,
         classes=output.shape[1],
+    )
+
+
+def _shows_classes(output: Output, view: GraphView) -> bool:
+    """Return whether labels, the name, the number or the values of an output show that it has scores of classes.
+
+    Embeddings, measurements, points, and the rows of detectors have its shape, too.
+    """
+    name, count = output.name.lower(), output.shape[1]
+    if FEATURES.search(name) or len(output.blank) != max(view.inputs.batch, 1):
+        return False
+    return (
+        (view.classes is not None and (view.classes == count or count not in _ROW_WIDTHS))
+        or _SCORES.search(name) is not None
+        or count in _IMAGENET_CLASSES
+        or (count > 1 and are_probabilities(output.blank))
     )
 
 

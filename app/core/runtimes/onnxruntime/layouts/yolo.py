@@ -29,7 +29,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     takes_text_lines,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
-from metadata.model import Origin
+from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -87,8 +87,14 @@ def _recognise(view: GraphView) -> Match | None:
     if name is None:
         return None
     classes, find = None, partial(_read_suppressed, oriented=oriented)
+    facts: list[Fact] = []
     if name not in _SUPPRESSED:
         transposed = name == _TRANSPOSED
+        blank = view.outputs[0].blank
+        boxes: NDArray[Any] = blank[..., :BOX_VALUES] if transposed else blank[:, :BOX_VALUES]
+        if 0 < np.abs(boxes).max(initial=0) <= 1:
+            unit = "all within the first pixel, so probably fractions of the input; a Python class can multiply them"
+            facts.append(Fact("boxes", unit, Origin.GUESSED))
         classes = (columns if transposed else rows) - BOX_VALUES - extra
         find = partial(find_candidates, classes=classes, transposed=transposed, oriented=oriented)
     is_guess = name == _NMS and view.declared_layout is None and not _shows_detections(view)
@@ -101,6 +107,7 @@ def _recognise(view: GraphView) -> Match | None:
         origin=Origin.GUESSED if is_guess else Origin.SHAPES,
         task_origin=Origin.GUESSED if is_guess else origin,
         classes=classes,
+        facts=facts,
     )
 
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from app.core.runtimes.onnxruntime.heads import task_and_model
 from app.core.runtimes.onnxruntime.layouts.layout import Bound
+from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
 from tasks.image_classification import ImageClassification
 from tests.core.runtimes.onnxruntime import graphs
@@ -139,6 +140,20 @@ def test_timm_model_is_recognised_by_config(tmp_path: Path) -> None:
     assert found.scores == pytest.approx([2, (127 / 255 - 0.5) / 0.25, -2], abs=1e-6)
 
 
+@pytest.mark.parametrize(("classes", "task_type"), [(3, "IMAGE_CLASSIFICATION"), (0, None)])
+def test_timm_config_without_labels_shows_whether_there_are_classes(
+    tmp_path: Path, classes: int, task_type: str | None
+) -> None:
+    file = write_timm_model(tmp_path)
+    config = {"architecture": "resnet18", "num_classes": classes, "pretrained_cfg": {"input_size": [3, 24, 24]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if task_type is None:
+        with pytest.raises(ModelError, match="its task cannot be determined"):
+            inspected(graphs.source(file))
+    else:
+        assert facts_of(file)["task type"] == Fact("task type", task_type, Origin.CONFIG)
+
+
 @pytest.mark.parametrize(("mode", "resize"), [("squash", "stretch"), ("border", "letterbox"), (None, "crop")])
 def test_timm_crop_mode_sets_resize(tmp_path: Path, mode: str | None, resize: str) -> None:
     facts = facts_of(write_timm_model(tmp_path, crop_mode=mode))
@@ -175,6 +190,6 @@ def test_multi_label_scores_use_sigmoid(tmp_path: Path, declared: bool) -> None:
 )
 def test_single_class_layout_and_score(tmp_path: Path, name: str, value: float, layout: str, score: float) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {name: np.array([[value]], np.float32)})
-    assert inspected(graphs.source(file)).description.layout == layout
+    assert inspected(graphs.source(file, labels=["cat"])).description.layout == layout
     (found,) = classifier(file, labels=["cat"])([BLACK])
     assert found.scores == pytest.approx([score])
