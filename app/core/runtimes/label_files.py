@@ -68,6 +68,16 @@ def read_label_file(path: Path, source: ModelSource) -> tuple[str, ...]:
     return names
 
 
+def read_name(value: object) -> str | None:
+    """Return the name of a class: a text or number, or the last of several names, as ImageNet's readable one.
+
+    Return None for anything else.
+    """
+    if isinstance(value, (list, tuple)) and value:
+        value = cast("Sequence[object]", value)[-1]
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
 def format_labels(names: Sequence[str]) -> str:
     """Return the number of labels, and the first five."""
     return f"{len(names)}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
@@ -84,8 +94,8 @@ def _lines(text: str) -> tuple[str, ...]:
 def _names(value: object) -> tuple[str, ...]:
     """Return the names in a list, a mapping by number, a mapping to numbers, or under a usual key; () otherwise."""
     if isinstance(value, list):
-        names = cast("list[Any]", value)
-        return tuple(map(str, names)) if all(isinstance(name, (str, int, float)) for name in names) else ()
+        names = [read_name(name) for name in cast("list[object]", value)]
+        return tuple(name for name in names if name is not None) if None not in names else ()
     if not isinstance(value, dict):
         return ()
     entries = cast("dict[Any, Any]", value)
@@ -94,6 +104,6 @@ def _names(value: object) -> tuple[str, ...]:
             return _names(entries[key])
     if all(isinstance(number, int) for number in entries.values()):
         entries = {number: name for name, number in entries.items()}
-    by_number = {str(number): str(name) for number, name in entries.items()}
-    names_in_order = [by_number.get(str(number), "") for number in range(len(by_number))]
-    return tuple(names_in_order) if all(names_in_order) else ()
+    by_number = {str(number): read_name(name) for number, name in entries.items()}
+    names_in_order = [by_number.get(str(number)) for number in range(len(by_number))]
+    return tuple(name for name in names_in_order if name) if all(names_in_order) else ()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata
 from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.core.settings.model import ModelError
 from app.plugins.hugging_face.files import (
     Config,
     Preprocessor,
@@ -26,9 +27,15 @@ _MULTI_LABEL = "multi_label_classification"
 
 
 def read_folders(folders: Sequence[Path]) -> FolderMetadata:
-    """Read ``config.json`` and ``preprocessor_config.json``, each in the first of the folders that has it."""
-    config = read_json(Config, *(folder / "config.json" for folder in folders))
-    preprocessor = read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders))
+    """Read ``config.json`` and ``preprocessor_config.json``, each in the first of the folders that has it.
+
+    Settings of the model may replace files that cannot be read.
+    """
+    try:
+        config = read_json(Config, *(folder / "config.json" for folder in folders))
+        preprocessor = read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders))
+    except ModelError as error:
+        return FolderMetadata(error=str(error))
     return describe(config or Config(), preprocessor)
 
 

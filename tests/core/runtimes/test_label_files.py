@@ -27,9 +27,13 @@ FILES: Mapping[str, str] = {
     "id2label.json": '{"0": "red", "1": "green light", "2": "blue"}',
     "label2id.json": '{"red": 0, "blue": 2, "green light": 1}',
     "config.json": '{"id2label": {"0": "red", "1": "green light", "2": "blue"}}',
+    "index_to_name.json": '{"0": ["n01", "red"], "1": ["n02", "green light"], "2": ["n03", "blue"]}',
     "data.yaml": "train: images\nnc: 3\nnames: [red, green light, blue]\n",
     "coco.yaml": "path: ../coco\nnames:\n  0: red\n  1: green light\n  2: blue\n",
 }
+
+
+USUAL = {"task_type": "IMAGE_CLASSIFICATION", "preprocessing": {"resize": "crop", "scale": 1, "mean": 0, "std": 1}}
 
 
 def source(folder: Path, **settings: Any) -> ModelSource:
@@ -37,7 +41,8 @@ def source(folder: Path, **settings: Any) -> ModelSource:
 
 
 def classifier(folder: Path, **metadata: str) -> Path:
-    return graphs.channel_means(folder / "model.onnx", softmax=True, properties=metadata)
+    shape = ("batch", 3, *(("height", "width") if "imgsz" in metadata else (8, 8)))
+    return graphs.channel_means(folder / "model.onnx", softmax=True, shape=shape, properties=metadata)
 
 
 def label_fact(file: Path, **settings: Any) -> Fact:
@@ -61,7 +66,8 @@ def test_file_can_be_declared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FILES if name not in {"numbered.txt", "label2id.json", "config.json"}]
+    "name",
+    [name for name in FILES if name not in {"numbered.txt", "label2id.json", "index_to_name.json", "config.json"}],
 )
 def test_file_beside_model_is_found(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(FILES[name].encode())
@@ -76,6 +82,42 @@ def test_metadata_and_config_precede_found_file(tmp_path: Path) -> None:
     config = {"id2label": dict(enumerate(NAMES))}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert label_fact(classifier(tmp_path)).origin is Origin.CONFIG
+
+
+@pytest.mark.parametrize(
+    ("files", "properties", "settings"),
+    [
+        ({}, {"names": "red,green,blue", "args": "--all"}, {"labels": NAMES}),
+        ({}, {"imgsz": "8 by 8"}, {"labels": NAMES, "preprocessing": {"size": [8, 8]}}),
+        ({"labels.txt": "\n"}, {"names": str(NAMES)}, {}),
+        ({"config.json": '{"image_size": "224"}', "labels.txt": "\n"}, {"names": str(NAMES)}, USUAL),
+        ({"config.json": json.dumps({"id2label": dict(enumerate(NAMES))}), "labels.txt": "\n"}, {}, {}),
+    ],
+)
+def test_unreadable_source_does_not_stop_a_higher_one(
+    tmp_path: Path, files: Mapping[str, str], properties: Mapping[str, str], settings: Mapping[str, Any]
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    file = classifier(tmp_path, **properties)
+    assert inspected(graphs.source(file, **settings)).description.labels == NAMES
+
+
+@pytest.mark.parametrize(
+    ("properties", "config", "message"),
+    [
+        ({"names": "red,green,blue"}, "{}", 'declare "labels" in model-settings.json'),
+        ({"names": "['red'", "task": "classify"}, "{}", "is not a Python literal"),
+        ({"imgsz": "8 by 8"}, "{}", r'"preprocessing": {"size": \[height, width\]} in model-settings.json'),
+        ({"names": str(NAMES)}, '{"image_size": "224"}', "config.json: image_size"),
+    ],
+)
+def test_unreadable_source_that_nothing_replaces_is_named(
+    tmp_path: Path, properties: dict[str, str], config: str, message: str
+) -> None:
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(ModelError, match=message):
+        inspected(graphs.source(classifier(tmp_path, **properties)))
 
 
 def test_file_precedes_placeholders_of_transformers(tmp_path: Path) -> None:
@@ -114,6 +156,7 @@ def test_python_model_takes_label_file(tmp_path: Path) -> None:
         ("data.yaml", "cat dog", "expected a class name for each"),
         ("labels.json", "{", "cannot be read"),
         ("labels.json", '{"1": "a", "2": "b"}', "expected a class name for each"),
+        ("labels.json", '{"0": {"name": "a"}, "1": "b", "2": null}', "expected a class name for each"),
         ("labels.txt", b"\xff\xfe", "cannot be read"),
         ("../outside.txt", "a\n", "outside"),
         ("labels.txt", "a\nb\n", "its output has 3 classes, but labels.txt lists 2 labels"),

@@ -169,7 +169,8 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     items: list[Item] = []
     for image in images:
-        texts = {entry.key: str(entry.value) for entry in image.metadata}
+        # Other values are no class, and no slice.
+        texts = {entry.key: str(entry.value) for entry in image.metadata if not isinstance(entry.value, Mapping)}
         has_folder = image.location and "/" in image.name and "://" not in image.name
         first_folder = image.name.partition("/")[0] if has_folder else ""
         label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import yaml
 
 from app.core.cli.inputs import list_images
+from app.core.runtimes.label_files import read_name
 from app.plugins.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject
 from app.plugins.evaluation.datasets.files import (
     DatasetOptions,
@@ -119,9 +120,9 @@ def _labels(path: Path, names: object) -> list[str]:
         by_number = {str(key): name for key, name in cast("dict[object, object]", names).items()}
         numbers = [str(number) for number in range(len(by_number))]
         name_list = [by_number[number] for number in numbers] if by_number.keys() == {*numbers} else None
-    if name_list is None:
+    labels = [name for name in map(read_name, name_list or ()) if name is not None]
+    if name_list is None or len(labels) < len(name_list):
         raise EvaluationError(f"{path}: names: Expected a list of names, or names by numbers from 0 on")
-    labels = [str(name) for name in name_list]
     if len(set(labels)) < len(labels):
         raise EvaluationError(f"{path}: names: Expected each name once, got {quote_value(labels)}")
     return labels

@@ -5,12 +5,13 @@ PaddleOCR's recognisers list their characters.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
+from app.core.runtimes.label_files import read_name
 from app.core.runtimes.onnxruntime.images.preprocessing import Interpolation, pillow_filter
 from app.core.settings.model import ModelError
 from tasks.task import TaskType
@@ -23,6 +24,8 @@ ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
     "semantic": TaskType.IMAGE_SEGMENTATION,
     "pose": TaskType.OBJECT_DETECTION,
 }
+
+T = TypeVar("T")
 
 _MAX_LITERAL = 2_000_000
 """Characters. The names of 21,000 ImageNet classes need less than 600,000."""
@@ -43,6 +46,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
         characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
         interpolation: filter for resizing, from the keys ``interpolation`` or ``resample``.
         contract: what only the layout reads that described the graph.
+        unreadable: why a property has no value, by its name. It matters only if no higher source decides.
         files: the files beside the graph that declare this, by names that fit any graph; a copy of it needs them.
     """
 
@@ -57,24 +61,45 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     interpolation: Interpolation | None = None
     antialias: bool | None = None
     contract: object = None
+    unreadable: Mapping[str, str] = {}
     files: Mapping[str, Path] = {}
+
+    def require_readable(self, key: str, setting: str) -> None:
+        """Raise ModelError if the property `key` cannot be read; the error names the `setting` that replaces it."""
+        if key in self.unreadable:
+            raise ModelError(f"{self.unreadable[key]}; declare {setting} in model-settings.json")
 
 
 def read_metadata(file: Path, properties: Mapping[str, str]) -> ExportMetadata:
-    """Read the used properties. All of them are optional. Raise ModelError if a property cannot be read."""
-    arguments = _literal(file, properties, "args")
+    """Read the used properties. All of them are optional.
+
+    Names and sizes that cannot be read are `unreadable`, because settings may declare them. Raise ModelError if another
+    property cannot be read.
+    """
+    unreadable: dict[str, str] = {}
+
+    def optional(key: str, convert: Callable[[Path, object], T | None]) -> T | None:
+        try:
+            return convert(file, _literal(file, properties, key))
+        except ModelError as error:
+            unreadable[key] = str(error)
+            return None
+
+    # Other exporters than Ultralytics' may write other texts.
+    arguments = optional("args", lambda _, value: value)
     suppressed = isinstance(arguments, dict) and cast("dict[object, object]", arguments).get("nms") is True
     return ExportMetadata(
         description=" ".join(properties.get("description", "")[:_MAX_DESCRIPTION].split()),
         task=properties.get("task") or None,
-        names=_names(file, _literal(file, properties, "names")),
-        size=_size(file, _literal(file, properties, "imgsz")),
+        names=optional("names", _names),
+        size=optional("imgsz", _size),
         suppressed=suppressed or properties.get("nms") == "True",
         end_to_end=properties.get("end2end") == "True",
         keypoints=_keypoints(file, _literal(file, properties, "kpt_shape")),
         characters=properties.get("character") or None,
         interpolation=pillow_filter(properties.get("interpolation") or properties.get("resample")),
         antialias={"true": True, "false": False}.get(properties.get("antialias", "").lower()),
+        unreadable=unreadable,
     )
 
 
@@ -103,13 +128,15 @@ def _literal(file: Path, properties: Mapping[str, str], key: str) -> object:
 def _names(file: Path, value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, (list, tuple)):
-        return tuple(str(name) for name in cast("list[object]", value))
+    listed: object = value
     if isinstance(value, dict):
         by_number = cast("dict[object, object]", value)
-        numbers = [key for key in by_number if isinstance(key, int)]
-        if sorted(numbers) == list(range(len(by_number))):
-            return tuple(str(by_number[number]) for number in range(len(by_number)))
+        numbers = sorted(key for key in by_number if isinstance(key, int))
+        listed = [by_number[number] for number in numbers] if numbers == list(range(len(by_number))) else None
+    if isinstance(listed, (list, tuple)):
+        names = [read_name(name) for name in cast("list[object]", listed)]
+        if None not in names:
+            return tuple(name for name in names if name is not None)
     raise ModelError(f"{file}: metadata 'names' should give a name to each class number 0, 1, ..., got {value!r:.60}")
 
 

@@ -19,6 +19,7 @@ class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What the files of a library beside a graph declare. An item of the extension point ``onnx.files`` returns it.
 
     Attributes:
+        error: why the files cannot be read; "" if they can.
         task_error: why the files are of a task that no ONNX model has; "" if they are not.
         has_names: whether the labels are names, not numbers.
         multi_label: whether the classes of a classifier are independent.
@@ -28,6 +29,7 @@ class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     task_type: TaskType | None = None
+    error: str = ""
     task_error: str = ""
     labels: tuple[str, ...] | None = None
     has_names: bool = True
@@ -58,8 +60,11 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     def labels(self) -> tuple[tuple[str, ...], Origin] | None:
         """Return the labels that the settings or the model's files list, with their origin; None if none do.
 
-        Raise ModelError if they are not valid Unicode.
+        Raise ModelError if they are not valid Unicode, or if a file cannot be read and no higher source lists labels.
         """
+        if not self.declared_labels and not self.metadata.names:
+            self.metadata.require_readable("names", '"labels"')
+            self._require_folder()
         candidates = (
             (self.declared_labels, Origin.DECLARED),
             (self.metadata.names, Origin.MODEL_FILE),
@@ -82,7 +87,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     def declared_task(self) -> tuple[TaskType | None, Origin]:
         """Return the task that the settings or files declare, with its origin; None if none do.
 
-        Raise ModelError for an unknown task.
+        Raise ModelError for an unknown task, or if the files of a library cannot be read.
         """
         if self.settings.task_type is not None:
             return self.settings.task_type, Origin.DECLARED
@@ -93,9 +98,24 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
                 f"its metadata declares the task {self.metadata.task!r}; "
                 "supported are classify, detect, obb, segment, semantic and pose"
             )
+        self._require_folder()
         if self.folder.task_error:
             raise self.error(self.folder.task_error)
         return self.folder.task_type, Origin.SHAPES if self.folder.task_type is None else Origin.CONFIG
+
+    def preprocessing_of_folder(self, task_type: TaskType) -> PartialPreprocessing | None:
+        """Return the preprocessing in the files of a library; None if they have none.
+
+        Raise ModelError if they cannot be read, unless the settings declare everything.
+        """
+        declared = self.settings.preprocessing
+        if None in (declared.resize, declared.scale, declared.mean, declared.std):
+            self._require_folder()
+        return self.folder.preprocessing(task_type)
+
+    def _require_folder(self) -> None:
+        if self.folder.error:
+            raise ModelError(self.folder.error)
 
     def error(self, reason: str) -> ModelError:
         """Return a `ModelError` whose message starts with the file."""
@@ -105,24 +125,25 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
 def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     """Read the settings, the metadata of the graph, the files of a library and a label file.
 
-    Raise ModelError if one of them cannot be read.
+    Raise ModelError if one of them cannot be read that no higher source replaces.
     """
     labels, file_labels = source.settings.labels, None
     described = (layout.describe(source, session) for layout in registry().layouts)
     contract = next((metadata for metadata in described if metadata is not None), None)
     metadata = contract or read_metadata(session.file, session.metadata)
-    label_file = Path(labels) if isinstance(labels, str) else None
-    if labels is None and metadata.names is None:
-        label_file = find_label_file(source, session.file.parent)
-        file_labels = None if label_file is None else read_label_file(label_file, source)
     # Exports may put the graph into the subfolder "onnx", and the other files beside it or above.
     folders = () if contract else (session.file.parent, source.folder)
     readers = registry().extensions("onnx.files")
+    folder = readers[0](folders) if readers else FolderMetadata()
+    label_file = Path(labels) if isinstance(labels, str) else None
+    if labels is None and metadata.names is None and not (folder.labels and folder.has_names):
+        label_file = find_label_file(source, session.file.parent)
+        file_labels = None if label_file is None else read_label_file(label_file, source)
     return ModelFiles(
         file=session.file,
         settings=source.settings,
         metadata=metadata,
-        folder=readers[0](folders) if readers else FolderMetadata(),
+        folder=folder,
         declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,

@@ -59,6 +59,8 @@ def decide_size(
         reason = f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
         raise model_files.error(reason)
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
+    if declared is None and -1 in fixed:
+        model_files.metadata.require_readable("imgsz", '"preprocessing": {"size": [height, width]}')
     chosen = _choose(
         facts,
         "input size",
@@ -91,7 +93,8 @@ def decide_preprocessing(
     size = decide_size(inputs, model_files, facts, task_type, defaults)
     declared = model_files.settings.preprocessing
     is_ultralytics = model_files.ultralytics_task is not None
-    hints = NO_PREPROCESSING if is_ultralytics else model_files.folder.preprocessing(task_type) or NO_PREPROCESSING
+    hints = None if is_ultralytics else model_files.preprocessing_of_folder(task_type)
+    hints = hints or NO_PREPROCESSING
     usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = _choose(
         facts,
