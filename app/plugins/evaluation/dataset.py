@@ -105,9 +105,13 @@ class EmptyObjectError(ValueError):
 
 @dataclass(slots=True)
 class LabelErrors:
-    """Collect all errors of labels, so that the user can fix them at once. If `lenient`, they become notes."""
+    """Collect all errors of labels, so that the user can fix them at once. If `lenient`, they become notes.
+
+    `advice` ends their message.
+    """
 
     lenient: bool = False
+    advice: str = "\n--skip-bad leaves them out"
     messages: list[str] = field(default_factory=list[str])
     empty: list[str] = field(default_factory=list[str])
 
@@ -129,7 +133,7 @@ class LabelErrors:
         if self.messages and not self.lenient:
             count = len(self.messages)
             title = "1 label or image cannot be used:" if count == 1 else f"{count} labels or images cannot be used:"
-            raise EvaluationError("\n  ".join([title, *_shorten(self.messages)]) + "\n--skip-bad leaves them out")
+            raise EvaluationError("\n  ".join([title, *_shorten(self.messages)]) + self.advice)
         notes = [f"Left out as unusable: {line}" for line in _shorten(self.messages)]
         if self.empty:
             notes.append(f"{len(self.empty)} objects without area were left out: {', '.join(_shorten(self.empty))}")

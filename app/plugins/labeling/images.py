@@ -49,7 +49,8 @@ class ImageReader:
     def __init__(self, settings: LabelStudioSettings) -> None:
         self._url = settings.label_studio_url.rstrip("/")
         self._origin = _read_origin("--label-studio-url", self._url) if self._url else None
-        self._base_path = httpx.URL(self._url).path.rstrip("/")
+        url = httpx.URL(self._url)
+        self._base_path, self._root = url.path.rstrip("/"), f"{url.scheme}://{url.netloc.decode()}"
         self._hosts = {
             _read_origin("--label-studio-image-hosts", host) for host in _items(settings.label_studio_image_hosts)
         }
@@ -105,7 +106,9 @@ class ImageReader:
         elif value.startswith("upload/"):
             value = f"{self._url}/data/{value}"
         elif value.startswith("/"):
-            value = self._url + value
+            # Behind a proxy with a path, Label Studio writes it into the paths of uploaded images.
+            has_base = self._base_path and value.startswith(f"{self._base_path}/")
+            value = (self._root if has_base else self._url) + value
         return httpx.URL(value)
 
     async def _download(

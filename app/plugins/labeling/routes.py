@@ -12,6 +12,7 @@ from litestar import Response
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.request_context import RequestContext
+from app.core.engine.scheduling.admission import TIMEOUT_HEADER
 from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import (
@@ -29,7 +30,7 @@ from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
 from metadata.request import METADATA_PARAMETER
-from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
@@ -148,15 +149,17 @@ class LabelStudio(HttpProtocol):
         except TimeoutError:
             message = f"The tasks took more than {_PREDICT_SECONDS:g} s, which Label Studio waits; send fewer at once"
             raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message, "tasks") from None
-        reasons: list[str] = []
+        failures: list[InferenceError] = []
         for index, result in enumerate(results):
             if isinstance(result, BaseException):
                 if not isinstance(result, InferenceError) or result.kind not in _TASK_ERRORS:
                     raise result
-                reasons.append(f"{'.'.join((f'tasks[{index}].data', *plan.keys))}: {result.message}")
-                _logger.warning("a labelling task for %s failed: %s", plan.model_name, reasons[-1])
-        if reasons and len(reasons) == len(results):
-            raise model_failed(f"Every task failed. {reasons[0]}")
+                # A header is about all tasks.
+                path = ".".join((f"tasks[{index}].data", *plan.keys)) if result.path != TIMEOUT_HEADER else result.path
+                failures.append(InferenceError(result.kind, result.message, path))
+                _logger.warning("a labelling task for %s failed: %s", plan.model_name, failures[-1])
+        if failures and len(failures) == len(results):
+            raise InferenceError(failures[0].kind, f"Every task failed. {failures[0]}")
         # A failed task gets an empty prediction: any other number of results makes Label Studio drop all.
         failed: Mapping[str, object] = {"result": [], "score": 0.0, "model_version": plan.version}
         answers = [failed if isinstance(result, BaseException) else result for result in results]

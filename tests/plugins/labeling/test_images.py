@@ -110,6 +110,7 @@ def test_invalid_option_stops_the_start(options: dict[str, Any], error_text: str
     ("value", "path"),
     [
         ("/data/upload/3/a.png?x=1", "/base/data/upload/3/a.png?x=1"),
+        ("/base/data/upload/3/a.png", "/base/data/upload/3/a.png"),
         ("upload/3/a.png", "/base/data/upload/3/a.png"),
         ("s3://bucket/a.png", "/base/tasks/7/presign/?fileuri=czM6Ly9idWNrZXQvYS5wbmc="),
     ],
@@ -128,6 +129,7 @@ def test_paths_are_read_from_label_studio_with_its_key(site: Site, tmp_path: Pat
     [
         ("/data/upload/2/49f53bcf-scene.jpg", "scene.jpg"),
         ("/data/local-files/?d=north%20side/a.png", "a.png"),
+        ("/data/local-files/?d=north%5Ca.png", "a.png"),
         ("/data/local-files/?d=", ""),
         ("s3://bucket/folder/b.png", "b.png"),
         ("https://example.org/c%20d.png?key=1", "c d.png"),

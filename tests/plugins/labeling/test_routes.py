@@ -126,8 +126,12 @@ def test_failed_task_gets_an_empty_prediction_and_all_failed_an_error(client: Te
     assert (len(first["result"]), first["score"]) == (1, pytest.approx(0.9))
     assert failed == [{"result": [], "score": 0, "model_version": first["model_version"]}] * 2
     response = predict(client, "detector", config("RectangleLabels"), 5, INVALID_IMAGE)
-    assert response.status_code == 500
+    assert response.status_code == 400
     assert response.json()["error"].startswith("Every task failed. tasks[0].data.image: Expected a text")
+    body = {"tasks": tasks(IMAGE), "label_config": config("RectangleLabels")}
+    response = client.post("/label-studio/detector/predict", json=body, headers={"X-Request-Timeout-Ms": "soon"})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("Every task failed. x-request-timeout-ms: Expected a number")
     assert predict(client, "failing", config("RectangleLabels"), IMAGE).status_code == 500
     assert predict(client, "detector", config("RectangleLabels")).json() == {"results": []}
 

@@ -49,6 +49,7 @@ def test_annotation_of_a_predicted_task_is_its_truth_in_labels_of_the_model(tmp_
         brush: dict[str, object] = {"result": [{"type": "brushlabels", "value": {}}]}
         error = send(created, annotation=brush)["result"]["error"]
         assert "Expected rectanglelabels, polygonlabels or choices" in error
+        assert "--" not in error
         relation = {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"}
         assert send(created, annotation={"result": [relation, *created["annotation"]["result"]]})["result"]["ids"]
         assert len(truth()["records"]) == 2

@@ -56,7 +56,7 @@ def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[Label]:
     Without `complete`, objects are missing that the project has no label for. Raise EvaluationError when an annotation
     cannot be used.
     """
-    errors = LabelErrors()
+    errors = LabelErrors(advice="")
     items = annotated_images([task], "task", errors)
     errors.notes()
     return [_label(item, "label-studio", complete=complete) for item in items]
