@@ -224,7 +224,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     endpoints: Mapping[str, Ref[Callable[[api.Engine], Sequence[api.Endpoint]]]] = {}
     methods: Mapping[str, Ref[api.GrpcMethods]] = {}
     start: Ref[Callable[[Host], Parts]] | None = None  # called once for each server
-    # Added to another plugin, by extension point, such as ``conformance.protocols``. Only that plugin imports it.
+    # Added to another plugin, by extension point, such as ``evaluation.reports``. Only that plugin imports it.
     extends: Mapping[str, Ref[Sequence[Any]]] = {}
     public: Mapping[str, str] = {}  # names that the module `charioteer` offers, each with the module that defines it
     page: Page | None = None

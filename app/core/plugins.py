@@ -186,7 +186,7 @@ class Registry(LoadedPlugins):
         return parts
 
     def extensions(self, point: str) -> Sequence[Any]:
-        """Return what plugins add to an extension point of another plugin, such as ``conformance.protocols``."""
+        """Return what plugins add to an extension point of another plugin, such as ``evaluation.reports``."""
         return [item for items in self._added("extends", point) for item in items]
 
     def _added(self, hook: str, name: str) -> Sequence[Any]:

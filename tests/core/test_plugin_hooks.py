@@ -122,10 +122,10 @@ def test_runtimes_are_sorted_by_priority() -> None:
 
 
 def test_extensions_are_listed_by_their_point() -> None:
-    point = {"conformance.protocols": ref("ITEMS")}
+    point = {"evaluation.reports": ref("ITEMS")}
     plugins = Registry([plugin("a", extends=point), plugin("b", protocols=ref("main_port"))])
-    assert plugins.extensions("conformance.protocols") == ["ring", "orbit"]
-    assert plugins.extensions("evaluation.clients") == []
+    assert plugins.extensions("evaluation.reports") == ["ring", "orbit"]
+    assert plugins.extensions("shadow.watchers") == []
 
 
 def test_public_name_is_imported_from_its_module_unless_the_plugin_is_skipped() -> None:

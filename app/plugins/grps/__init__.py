@@ -6,7 +6,6 @@ plugin = Plugin(
     api=1,
     protocols=Ref("app.plugins.grps.routes:protocols"),
     extends={
-        "conformance.protocols": Ref("app.plugins.grps.conformance.checks:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
     },
     page=Page(requests={"grps": "request_grps.js"}),

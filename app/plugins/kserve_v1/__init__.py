@@ -6,7 +6,6 @@ plugin = Plugin(
     api=1,
     protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
     extends={
-        "conformance.protocols": Ref("app.plugins.kserve_v1.conformance:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.kserve_v1.evaluation:CLIENTS"),
     },
     page=Page(requests={"v1": "request_v1.js"}),

@@ -7,7 +7,6 @@ plugin = Plugin(
     api=1,
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
-    extends={"conformance.protocols": Ref("app.plugins.labeling.conformance:PROTOCOLS")},
     page=Page(parts={"request": "labeling.js"}),
     public={"cvat_function": "app.plugins.labeling.cvat"},
 )

@@ -8,7 +8,6 @@ plugin = Plugin(
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={
         "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),
-        "conformance.protocols": Ref("app.plugins.openai.conformance:PROTOCOLS"),
     },
     page=Page(requests={"openai": "request_openai.js"}),
 )

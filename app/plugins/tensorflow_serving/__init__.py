@@ -11,7 +11,6 @@ plugin = Plugin(
     start=Ref("app.plugins.tensorflow_serving.version_labels:start"),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
     extends={
-        "conformance.protocols": Ref("app.plugins.tensorflow_serving.conformance.rpc:PROTOCOLS"),
         "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
     },
     page=Page(requests={"tfs": "request_tensorflow_serving.js"}),

@@ -27,8 +27,6 @@ from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image
-from app.plugins.grps.proto import GRPS
-from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
@@ -45,11 +43,6 @@ BARS = "bars"
 CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
 
 Key = tuple[object, ...]
-
-_SERVICES = (INFERENCE, GRPS, PREDICTION_SERVICE, MODEL_SERVICE)
-
-_STATEFUL_PATHS = ("/health/", "/Online", "/Offline", "/CheckReadiness")
-"""Parts of the paths whose answers depend on earlier requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +182,10 @@ class Engines:
         return self._running[key]
 
     def cached(self, key: Key, request: Callable[[], Any], seen: set[Key]) -> Any:
-        """Return the cached answer; send again if it is stateful, or was `seen` in the same run."""
+        """Return the cached answer; send again if it was `seen` in the same run."""
         repeated = key in seen
         seen.add(key)
-        if repeated or any(word in str(part) for part in key[:4] for word in _STATEFUL_PATHS):
+        if repeated:
             return request()
         if key not in self._answers:
             self._answers[key] = request()
@@ -269,9 +262,8 @@ class FaultyCaller(GrpcChannel):
         channel = self._engines.grpc(self._fault.model)
         send = partial(channel.call, path, message, streamed=streamed)
         status, text, answers = self._engines.cached(key, send, self._seen)
-        name, method = path.lstrip("/").split("/")
-        service = next(candidate for candidate in _SERVICES if candidate.full_name == name)
-        descriptor = service.methods_by_name[method]
+        method = path.rpartition("/")[2]
+        descriptor = INFERENCE.methods_by_name[method]
         request_class, answer_class = map(GetMessageClass, (descriptor.input_type, descriptor.output_type))
         reply = Reply(status, text, [answer_class.FromString(answer) for answer in answers])
         self._fault.change_call(method, request_class.FromString(message), reply)

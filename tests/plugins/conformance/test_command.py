@@ -41,10 +41,10 @@ def test_real_server_conforms(server: ServerProcess, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_real_server_conforms_over_grpc(server: ServerProcess) -> None:
-    result = run(f"grpc://{server.grpc_address}", "--protocol", "grps-grpc", "--model", "detector")
+    result = run(f"grpc://{server.grpc_address}", "--protocol", "v2-grpc", "--model", "detector")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "MUST: 14 passed, 0 failed, 0 not tested" in result.stdout
-    unsupported = run(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")
+    assert "MUST: 19 passed, 0 failed, 0 not tested" in result.stdout
+    unsupported = run(server.address.replace("http", "grpc"), "--protocol", "v2-grpc", "--timeout", "1")
     assert unsupported.returncode == 2
     assert "Nothing speaks gRPC there within 1 seconds" in unsupported.stderr
 
@@ -109,6 +109,6 @@ def test_missing_or_unused_argument_and_unreachable_engine_are_errors(
 
 
 def test_checks_are_listed_without_an_engine() -> None:
-    result = run("--list", "--all", "--protocol", "grps")
+    result = run("--list", "--all", "--protocol", "v1")
     assert result.returncode == 0
-    assert "GRPS-S01" in result.stdout
+    assert "V1-001" in result.stdout

@@ -22,12 +22,6 @@ MODELS = {
     "v2": ("classifier", "detector", "segmenter", "vlm", "half_plus_two", "greeter"),
     "v2-grpc": ("classifier", "oriented-detector", "vlm", "half_plus_two", "greeter"),
     "v1": ("classifier", "detector", "vlm", "half_plus_two"),
-    "openai": ("vlm", "embedder"),
-    "label-studio": ("vlm",),
-    "tensorflow-serving": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
-    "tensorflow-serving-grpc": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
-    "grps": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),
-    "grps-grpc": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),
 }
 """The kinds of models that each protocol supports."""
 
@@ -42,16 +36,6 @@ def test_our_server_conforms(engines: Engines, protocol: str, model: str) -> Non
     report = check_with_fault(engines, Fault(protocol=protocol, model=model))
     assert failed_checks(report) == {}
     assert report.count(Verdict.NOT_TESTED, Level.MUST) <= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [{"float_val": [1, 5]}, {"tensor_content": "AACAPwAAoEA="}, {}])
-def test_given_predict_request_is_sent_instead_of_a_generated_one(engines: Engines, values: dict[str, object]) -> None:
-    tensor = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "2"}]}, **values}
-    fault = Fault(protocol="tensorflow-serving-grpc", model="half_plus_two")
-    report = check_with_fault(engines, fault, request={"inputs": {"x": tensor}})
-    assert failed_checks(report) == {}
-    assert report.count(Verdict.NOT_TESTED) == 0
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
 
 @pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1", "grps"])
+@pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1"])
 def test_engine_that_rejects_every_request_is_not_judged(protocol: str, status: int) -> None:
     with pytest.raises(UnreachableError, match=r"http://engine\.local: Every request is refused .* --header-file"):
         check_engine(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None)
@@ -44,10 +44,9 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
             assert "--request" not in finding.reason
 
 
-@pytest.mark.parametrize("protocol", ["v2-grpc", "tensorflow-serving-grpc", "grps-grpc"])
-def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
+def test_engine_that_rejects_every_grpc_call_is_not_judged() -> None:
     with pytest.raises(UnreachableError, match="--header-file"):
-        check_engine(protocol, caller=ScriptedCaller(lambda _: (16, "no key", [])))
+        check_engine("v2-grpc", caller=ScriptedCaller(lambda _: (16, "no key", [])))
 
 
 def test_unauthorized_checks_are_listed() -> None:
@@ -127,4 +126,4 @@ def test_hanging_engine_receives_few_requests() -> None:
 def test_unreachable_engine_is_reported() -> None:
     url = "grpc://127.0.0.1:1"
     with open_channel(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
-        check_engine("grps-grpc", caller=channel, url=url)
+        check_engine("v2-grpc", caller=channel, url=url)

@@ -58,12 +58,11 @@ def _index(probe: Probe) -> set[str]:
 
 
 def _names(exchange: Exchange) -> set[str]:
-    """Return the names in a list of models, or of objects with a name, or with an id as those of OpenAI."""
+    """Return the names in a list of models, or of objects with a name."""
     try:
         content = msgspec.json.decode(exchange.body)
-        lists = [content.get("models", []), content.get("data", [])] if is_object(content) else [content]
-        models = [model for listed in msgspec.convert(lists, list[list[Any]]) for model in listed]
-        named = [model.get("name", model.get("id")) if is_object(model) else model for model in models]
+        models = msgspec.convert(content.get("models", []) if is_object(content) else content, list[Any])
+        named = [model.get("name") if is_object(model) else model for model in models]
         return set(msgspec.convert(named, list[str])) - {""}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return set()

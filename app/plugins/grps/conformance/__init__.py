@@ -1,1 +1,0 @@
-"""Check GRPS, over HTTP and over gRPC."""

@@ -1,1 +1,0 @@
-"""Check TensorFlow Serving over REST and gRPC."""
