@@ -48,7 +48,6 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> N
     guide = {name for name in names if name.startswith(GUIDE)}
     assert guide >= {f"{GUIDE}{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert wheel(built).stat().st_size < 12_000_000
-    assert "charioteer_pytest.py" in names
     assert f"{information}entry_points.txt" in names
 
 

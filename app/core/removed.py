@@ -3,6 +3,8 @@
 from fnmatch import fnmatchcase
 
 REMOVED = {
+    "conform --html": "write the report with `--json`; the table is for people",
+    "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

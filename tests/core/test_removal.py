@@ -53,11 +53,3 @@ def test_core_and_bridged_plugins_work_without_some_plugins(tree: Tree, group: S
 def test_core_works_without_plugins(tree: Tree) -> None:
     with tree.without():
         tree.try_out(PLUGINS)
-
-
-def test_pytest_without_the_checker_names_the_missing_plugin(tree: Tree) -> None:
-    program = "import sys, pytest; sys.path[:0] = ['app/public_api']; sys.exit(pytest.main(sys.argv[1:]))"
-    with tree.without("conformance"):
-        completed = tree.python("-c", program, "--conform-url", "http://127.0.0.1:1", "--collect-only")
-    assert completed.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--conform-url needs Charioteer's plugin conformance, which is not loaded" in completed.stderr

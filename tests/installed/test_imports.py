@@ -18,15 +18,12 @@ MISSING_PACKAGE: Mapping[str, str] = {
     "app.plugins.otel.tracing": "opentelemetry",
     "app.plugins.recording.export.parquet": "pyarrow",
     "app.plugins.jwt.validator": "jwt",
-    # pytest imports these.
-    "app.plugins.conformance.pytest_plugin": "pytest",
-    "charioteer_pytest": "pytest",
 }
 """The missing package of each module that needs an extra; all others import."""
 
 _WALK = """
 import importlib, json, pkgutil
-found, pending = {}, ["app", "charioteer_pytest", "metadata", "tasks"]
+found, pending = {}, ["app", "metadata", "tasks"]
 while pending:
     name = pending.pop()
     try:

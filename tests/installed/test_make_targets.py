@@ -20,7 +20,7 @@ _RULE = re.compile(
     r"^(?P<target>[\w-]+|\$\(VENV\)/\.[\w-]+):(?P<needs>[^#\n]*)(?:##.*)?\n(?P<recipe>(?:\t.*\n)*)", re.MULTILINE
 )
 _MODULE = re.compile(r"\$\(BIN\)/python (?:-m (?P<module>(?:tests|fixtures|app)[\w.]*)|(?P<file>[\w/]+\.py))")
-_PRODUCT = frozenset({"app", "charioteer", "charioteer_pytest", "metadata", "tasks"})
+_PRODUCT = frozenset({"app", "charioteer", "metadata", "tasks"})
 _TOOLS = frozenset({"deploy", "docs", "fixtures", "tests"})
 _RULES = {found["target"]: found for found in _RULE.finditer(MAKEFILE)}
 TARGETS = {

@@ -14,7 +14,7 @@ from app.core.settings.server import SettingsError
 from app.plugins.conformance.client.model_names import list_models
 from app.plugins.conformance.client.probe import RequestLimitError
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner, protocol_named
-from app.plugins.conformance.output.reports import html_report, json_report, junit_report
+from app.plugins.conformance.output.reports import json_report
 from app.plugins.conformance.output.table import print_checks, print_report
 from app.plugins.conformance.runner import ConformanceReport, UnreachableError
 
@@ -29,8 +29,6 @@ def conform(
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     listing: Annotated[bool, Parameter(name="--list", negative="")] = False,
     json: Path | None = None,
-    junit: Path | None = None,
-    html: Path | None = None,
 ) -> None:
     """Check any inference server against a protocol.
 
@@ -45,29 +43,24 @@ def conform(
         everything: Also show passed requirements, and requirements that do not apply.
         listing: List the number of requirements for each protocol; with --all, list the protocol's requirements.
         json: Write the report to this file as JSON.
-        junit: Write the report to this file as JUnit XML.
-        html: Write the report to this file as a page.
     """
-    files = ((json, json_report), (junit, junit_report), (html, html_report))
     statuses: list[int] = []
     inapplicable_reasons: list[str] = []
     try:
         if listing:
             protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
-            reports = {"--json": json, "--junit": junit, "--html": html}
-            reject_unused("with --list, which checks no server", {"the URL": url, **reports})
+            reject_unused("with --list, which checks no server", {"the URL": url, "--json": json})
             reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
             print_checks(console(), protocol_named(options.protocol) if everything else None)
             return
         if url is None:
             raise OptionsError("Expected the URL of a server, got none")
-        check_output(json, junit, html)
+        check_output(json)
         for name in _models(url, options, all_models=all_models):
             report = _run_checks(url, replace(options, model=name))
             print_report(report, console(), everything=everything)
-            for path, render in files:
-                if path:
-                    _write(path, render(report), name if all_models else None)
+            if json:
+                _write(json, json_report(report), name if all_models else None)
             statuses.append(_status(report))
             inapplicable_reasons.append(report.inapplicable_reason)
         if all(inapplicable_reasons):

@@ -24,9 +24,7 @@ def _model_path(probe: Probe) -> str:
     return f"/v1/models/{model_in_path(probe, '/v1/models')}"
 
 
-def _predict(
-    probe: Probe, body: Mapping[str, object], headers: Mapping[str, str] | None = None
-) -> Exchange:
+def _predict(probe: Probe, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> Exchange:
     """Send a predict request to the checked model.
 
     Fields of the user's request other than instances and inputs are sent too, because the model may need them.

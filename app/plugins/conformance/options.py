@@ -1,4 +1,4 @@
-"""Create a `CheckRunner` from the options of a command line or a test run."""
+"""Create a `CheckRunner` from the options of the command line."""
 
 import base64
 from collections.abc import Callable, Generator

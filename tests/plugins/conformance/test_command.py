@@ -1,7 +1,6 @@
 """``charioteer conform`` against a real server, and its errors."""
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,17 +25,14 @@ def server(small_models: Path) -> Iterator[ServerProcess]:
 
 @pytest.mark.slow
 def test_real_server_conforms(server: ServerProcess, tmp_path: Path) -> None:
-    files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
-    options = [option for name, path in files.items() for option in (f"--{name}", path)]
+    file = tmp_path / "report.json"
     image = ROOT / "fixtures" / "images" / "scene.jpg"
-    result = run(server.address, "--model", "detector", "--image", image, "--all", *options)
+    result = run(server.address, "--model", "detector", "--image", image, "--all", "--json", file)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "The engine conforms" in result.stdout
     assert "storage: works" in result.stdout
     assert "CV2K-001" in result.stdout
-    assert json.loads(files["json"].read_bytes())["task_type"] == "OBJECT_DETECTION"
-    assert ET.parse(files["junit"]).getroot().get("failures") == "0"
-    assert files["html"].read_text().startswith("<!doctype html>")
+    assert json.loads(file.read_bytes())["task_type"] == "OBJECT_DETECTION"
 
 
 @pytest.mark.slow

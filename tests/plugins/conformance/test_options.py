@@ -34,7 +34,7 @@ def test_options_are_applied_to_the_run() -> None:
         ({"url": "http://"}, "with a host"),
         ({"url": "http://[::1"}, "Invalid IPv6 URL"),
         ({"url": "http://engine:99999"}, "Port out of range"),
-        ({"protocol": "grps-grpc"}, "grpc:// or grpcs:// for grps-grpc"),
+        ({"protocol": "v2-grpc"}, "grpc:// or grpcs:// for v2-grpc"),
         ({"protocol": "soap"}, "--protocol: Expected one of chariot-v2-kserve, "),
         ({"task_type": "CATS"}, "--task-type: Expected one of IMAGE_CLASSIFICATION, "),
         ({"timeout": 0.0}, "--timeout: Expected seconds above 0, up to 86400, got 0"),

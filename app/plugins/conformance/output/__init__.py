@@ -1,1 +1,1 @@
-"""Render a report for terminals, programs, CI and browsers."""
+"""Render a report for terminals and programs."""

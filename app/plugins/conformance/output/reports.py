@@ -1,16 +1,9 @@
-"""Render a report as JSON, as JUnit XML for CI systems, and as one self-contained HTML page.
+"""Render a report as JSON, and describe findings."""
 
-In JUnit, a failed SHOULD is a skipped test with its reason, because only a MUST fails a build or changes the exit code.
-"""
-
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, StrictUndefined
 
 from app import __version__
 from app.plugins.conformance.check import Finding, Level, Need, Verdict
@@ -24,7 +17,6 @@ SCHEMA = "charioteer.conformance/1"
 _ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 _MAX_BODY_BYTES = 2000
 _READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_plain(report: ConformanceReport) -> dict[str, Any]:
@@ -49,31 +41,6 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
 def json_report(report: ConformanceReport) -> bytes:
     """Return `to_plain` as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(to_plain(report)))
-
-
-def html_report(report: ConformanceReport) -> bytes:
-    """Return the page. Text from the engine is escaped, so a browser never runs it."""
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
-        Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
-    )
-    values = to_plain(report)
-    values["groups"] = [[_finding(report, finding) for finding in group] for group in grouped(report.findings)]
-    return template.render(report=values).encode()
-
-
-def junit_report(report: ConformanceReport) -> bytes:
-    """Return one test suite with one test case for each check."""
-    failed = report.count(Verdict.FAILED, Level.MUST)
-    skipped = len(report.findings) - failed - report.count(Verdict.PASSED)
-    counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
-    suites = ET.Element("testsuites", counts)
-    suite = ET.SubElement(
-        suites, "testsuite", {"name": f"{report.protocol.name} {_clean(report.target.url)}", **counts}
-    )
-    _properties(suite, report)
-    for finding in report.findings:
-        _case(suite, report, finding)
-    return ET.tostring(suites, encoding="utf-8", xml_declaration=True)
 
 
 def feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
@@ -116,35 +83,6 @@ def grouped(findings: Sequence[Finding]) -> Sequence[Sequence[Finding]]:
     return list(groups.values())
 
 
-def _properties(suite: ET.Element, report: ConformanceReport) -> None:
-    values = to_plain(report)
-    properties = ET.SubElement(suite, "properties")
-    for name in ("schema", "charioteer", "url", "model", "task_type", "requests"):
-        if values[name] is not None:
-            ET.SubElement(properties, "property", {"name": name, "value": _clean(str(values[name]))})
-    for need, result in values["features"].items():
-        value = "works" if result["works"] else "would not work"
-        value = Verdict.NOT_APPLICABLE if values["inapplicable"] else value
-        ET.SubElement(properties, "property", {"name": need, "value": value})
-
-
-def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> None:
-    check = finding.check
-    name = f"{check.id} {check.sentence}"
-    case = ET.SubElement(suite, "testcase", {"classname": report.protocol.name, "name": name, "time": "0"})
-    if finding.verdict is Verdict.FAILED and check.level is Level.MUST:
-        failure = ET.SubElement(case, "failure", {"type": check.level, "message": _clean(finding.reason)})
-        failure.text = _clean(describe_failure(finding, report.protocol.needs))
-    elif finding.verdict is not Verdict.PASSED:
-        readers = describe_readers(finding, report.protocol.needs)
-        message = f"{check.level} {finding.verdict}: {finding.reason} {readers}".strip()
-        ET.SubElement(case, "skipped", {"message": _clean(message)})
-
-
-def _clean(text: str) -> str:
-    return _NO_XML.sub("\ufffd", text)
-
-
 def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
     """Return whether storage, drift detection and evaluation can read responses although a check failed.
 
@@ -164,26 +102,6 @@ def describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
         if readers := [need for need, is_readable in readable.items() if is_readable is wanted]:
             parts.append(f"{phrase} {', '.join(readers)}")
     return f"Answers {'; '.join(parts)}." if parts else ""
-
-
-def describe_failure(finding: Finding, needs: Sequence[Need]) -> str:
-    """Return the requirement, why it is not met, the features that still work, and the exchanges as evidence."""
-    check = finding.check
-    lines = [f"{check.id} {check.level}: {check.sentence}", f"({check.source})", finding.reason]
-    lines.append(describe_readers(finding, needs))
-    return "\n".join([*filter(None, lines), *(f"\n{_evidence(exchange)}" for exchange in finding.exchanges)])
-
-
-def _evidence(exchange: Exchange) -> str:
-    """Return a request and its response as text, with long bodies truncated."""
-    parts = (
-        (f"{exchange.method} {exchange.path}", exchange.request_headers, exchange.request_body),
-        (f"-> {exchange.status}", exchange.headers, exchange.body),
-    )
-    lines: list[str] = []
-    for first, headers, body in parts:
-        lines += [first, *(f"{name}: {value}" for name, value in headers.items()), _truncate_body(body)]
-    return "\n".join(filter(None, lines))
 
 
 def _truncate_body(body: bytes) -> str:
