@@ -18,6 +18,7 @@ from app.core.runtimes.onnxruntime.loading import inspect as inspect_onnx
 from app.core.runtimes.onnxruntime.loading import load as load_onnx
 from app.core.runtimes.onnxruntime.loading import open_session
 from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
+from app.core.runtimes.onnxruntime.session import check_memory_of
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.plugins.openvino.settings import OpenVinoOptions, OpenVinoSettings
@@ -47,6 +48,7 @@ class OpenVinoSession:
         plain = open_session(source)
         self.copies = 1
         self.file, self.inputs, self.outputs, self.metadata = plain.file, plain.inputs, plain.outputs, plain.metadata
+        self.check_memory = partial(check_memory_of, plain.file, plain.external)
         for spec in (*self.inputs, *self.outputs):
             if spec.datatype in (Datatype.BF16, Datatype.BYTES):
                 raise ModelError(

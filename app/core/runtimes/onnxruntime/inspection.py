@@ -130,6 +130,9 @@ def _run_blank(
     All copies of the graph run it. The shapes of outputs apply to every image.
     """
     task_type, _ = model_files.declared_task()
+    if task_type is None and all(len(spec.shape) == 2 for spec in session.outputs):
+        # Only for the size: most graphs whose outputs are vectors take images of the size of classifiers.
+        task_type = TaskType.IMAGE_CLASSIFICATION
     size = decide_size(inputs, model_files, [], task_type)
     reads_text = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
     if reads_text and model_files.settings.preprocessing.size is None:
@@ -143,13 +146,18 @@ def _run_blank(
         if spec.datatype in (Datatype.BF16, Datatype.BYTES):
             raise model_files.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not supported")
     feeds = inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size)
+    wrong_size = '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
     try:
+        if -1 in inputs.sides:
+            session.check_memory(feeds)
         # The first call on a GPU compiles or selects kernels, which no request should wait for.
         *_, blanks = (session.run(feeds) for _ in range(session.copies))
-    except InferenceError as error:
-        hint = '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
-        reason = f"cannot run on a {size[0]}x{size[1]} image: {error.message}{hint if -1 in inputs.sides else ''}"
-        raise ModelError(f"{model_files.file} {reason}") from None
+    except (InferenceError, ModelError) as error:
+        reason = error.message if isinstance(error, InferenceError) else f"it {error}, half of the memory that is free"
+        raise ModelError(
+            f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {reason}"
+            f"{wrong_size if -1 in inputs.sides else ''}"
+        ) from None
     pairs = zip(session.outputs, blanks, strict=True)
     by_name = {spec.name: Output(name=spec.name, blank=blank) for spec, blank in pairs}
     names = model_files.settings.outputs

@@ -19,6 +19,7 @@ from app.core.runtimes.folder import resolve_within
 from app.core.runtimes.onnxruntime.devices import CPU, Device, parse_devices
 from app.core.runtimes.onnxruntime.files.external_data import check_external_data
 from app.core.runtimes.onnxruntime.files.location import check_graph_file
+from app.core.runtimes.onnxruntime.trial import check_memory, free_memory
 from app.core.settings.model import ModelError, OnnxRuntimeSettings
 from metadata.model import Fact
 from tasks.inference.error import model_failed
@@ -75,6 +76,10 @@ class GraphSession(Protocol):
         """
         ...
 
+    def check_memory(self, feeds: Mapping[str, NDArray[Any]]) -> None:
+        """Raise ModelError if the graph needs more than half of the free main memory for these inputs."""
+        ...
+
 
 class Session:
     """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance, and of several on the least used.
@@ -108,7 +113,7 @@ class Session:
         self.outputs = tuple(_tensor_spec(file, "output", argument) for argument in first_session.get_outputs())
         self.metadata: Mapping[str, str] = dict(first_session.get_modelmeta().custom_metadata_map)
         self.facts: Sequence[Fact] = ()
-        self._framework = framework
+        self._framework, self.external = framework, external
         self._has_bfloat = any(spec.datatype is Datatype.BF16 for spec in (*self.inputs, *self.outputs))
         self._names = [spec.name for spec in self.outputs]
 
@@ -134,6 +139,10 @@ class Session:
                 with self._lock:
                     instance.calls -= 1
 
+    def check_memory(self, feeds: Mapping[str, NDArray[Any]]) -> None:
+        if self._instances[0].memory is None:
+            check_memory_of(self.file, self.external, feeds)
+
     def _run_values(self, session: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[NDArray[Any]]:
         bfloat16_inputs = {spec.name for spec in self.inputs if spec.datatype is Datatype.BF16}
         ort_value: Any = self._framework.OrtValue
@@ -144,6 +153,16 @@ class Session:
             for name, array in feeds.items()
         }
         return [_array(value) for value in session.run_with_ort_values(names, values)]
+
+
+def check_memory_of(file: Path, external: Mapping[str, Path], feeds: Mapping[str, NDArray[Any]]) -> None:
+    """Load a graph with its external data, and run it once. Raise ModelError as `GraphSession.check_memory`."""
+    framework = _framework()
+    options = _session_options(framework, 1)
+    # Keep the data alive until the session has copied it.
+    data = _read_external(options, file, external)
+    check_memory(framework, options, file, feeds, free_memory() // 2)
+    del data
 
 
 class _SessionInstance(msgspec.Struct):
@@ -164,16 +183,7 @@ def _load_instance(
     """
     reason = ""
     for device in devices:
-        options = framework.SessionOptions()
-        # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Signed int8 weights would saturate on x86 processors without VNNI. This only has an effect there.
-        options.add_session_config_entry("session.x64quantprecision", "1")
-        # Each error is raised, too, and the framework would print it to stderr before our message.
-        options.log_severity_level = _SEVERITY_FATAL
+        options = _session_options(framework, threads)
         # Keep the data alive until the session has copied it.
         data = _read_external(options, file, external)
         try:
@@ -189,6 +199,20 @@ def _load_instance(
             return _SessionInstance(session, device.memory)
         reason = f" on {device.name!r}: {first_provider} could not be started"
     raise ModelError(f"{file} cannot be loaded{reason}")
+
+
+def _session_options(framework: Any, threads: int) -> Any:
+    options = framework.SessionOptions()
+    # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = framework.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Signed int8 weights would saturate on x86 processors without VNNI. This only has an effect there.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    # Each error is raised, too, and the framework would print it to stderr before our message.
+    options.log_severity_level = _SEVERITY_FATAL
+    return options
 
 
 def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:

@@ -125,6 +125,6 @@ def test_unusable_input_size_error_names_setting_to_declare(tmp_path: Path) -> N
         tmp_path / "model.onnx", nodes, {"output0": ["b", 2]}, constants=weights, shape=("b", 3, "h", "w")
     )
     message = inspection_error(file)
-    assert "cannot run on a 640x640 image" in message
+    assert "cannot run on a 224x224 image" in message
     assert '{"preprocessing": {"size": [height, width]}}' in message
     assert inspected(graphs.source(file, labels=["a", "b"], preprocessing={"size": [16, 16]}))

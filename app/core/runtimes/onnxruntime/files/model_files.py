@@ -14,6 +14,9 @@ from app.core.settings.model import ModelError, ModelSettings, ModelSource
 from metadata.model import Origin
 from tasks.task import TaskType
 
+_SIDES = range(256, 2049, 32)
+"""Usual sides of the input of a detector, pixels."""
+
 
 class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What the files of a library beside a graph declare. An item of the extension point ``onnx.files`` returns it.
@@ -46,6 +49,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         declared_labels: the labels in the settings, or in the file that the settings name.
         label_file: name of the label file in the settings, or else beside the model; "" without one.
         file_labels: the labels in a label file beside the model.
+        shown_size: (height, width) of the input for which a detector has the number of candidates of an output, pixels.
     """
 
     file: Path
@@ -55,6 +59,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     declared_labels: tuple[str, ...] | None = None
     label_file: str = ""
     file_labels: tuple[str, ...] | None = None
+    shown_size: tuple[int, int] | None = None
 
     @property
     def labels(self) -> tuple[tuple[str, ...], Origin] | None:
@@ -147,4 +152,16 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
         declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,
+        shown_size=_shown_size(session),
     )
+
+
+def _shown_size(session: GraphSession) -> tuple[int, int] | None:
+    """Return the size of the input for which a YOLO has as many candidates as the first output, None without one."""
+    count = max(session.outputs[0].shape[1:]) if session.outputs and len(session.outputs[0].shape) == 3 else -1
+    sides = (side for side in _SIDES if count in (cells := _cells(side), 3 * cells))
+    return next(((side, side) for side in sides), None)
+
+
+def _cells(side: int) -> int:
+    return sum((side // stride) ** 2 for stride in (8, 16, 32))

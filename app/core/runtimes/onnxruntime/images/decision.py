@@ -68,6 +68,7 @@ def decide_size(
         (fixed if -1 not in fixed else None, Origin.MODEL_FILE),
         (model_files.metadata.size, Origin.MODEL_FILE),
         *model_files.folder.sizes,
+        (model_files.shown_size, Origin.SHAPES),
         (defaults.size, defaults.origin),
         ((guessed, guessed), Origin.GUESSED),
         to_text=_sides,
