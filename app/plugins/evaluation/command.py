@@ -72,7 +72,7 @@ def evaluate(
     --fail-under. Exits with 2 when the evaluation cannot run, and with 130 when it was interrupted.
 
     Args:
-        dataset: Folder or file: one folder of images for each class, COCO, YOLO, DOTA, or questions as .jsonl; or a
+        dataset: Folder or file: one folder of images for each class, COCO, YOLO or DOTA; or a
             source of `charioteer run` with labels. Without it, --recorded measures inferences by their truths.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.

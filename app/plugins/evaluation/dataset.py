@@ -88,7 +88,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """Labelled images, with sentences about skipped data.
 
     `tasks` are those that the labels can measure, the likeliest first. `labels` are its classes, also those without an
-    example; empty for questions.
+    example; empty for answers to questions.
     """
 
     path: Path
@@ -141,8 +141,8 @@ class LabelErrors:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Return a hash of the images and questions. Corrected labels do not change it."""
-    lines = (f"{item.id}\0{item.question}\n" for item in dataset.items)
+    """Return a hash of the images. Corrected labels do not change it."""
+    lines = (f"{item.id}\n" for item in dataset.items)
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()[:32]
 
 

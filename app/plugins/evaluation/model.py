@@ -93,8 +93,6 @@ def parameters_for(
     """
     parameters = read_assignments(assignments)
     match dataset.tasks[0].returns:
-        case "texts":
-            return parameters
         case "classes":
             return {"action": "predict_proba", **parameters}
         case _:

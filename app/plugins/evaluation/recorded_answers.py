@@ -81,8 +81,6 @@ def match_recorded(
             continue
         digest = record.image.digest if record.image else ""
         for item in by_digest.get(digest) or _find_by_name(record, by_id, by_name):
-            if item.question and not _records(item, record):
-                continue
             models.add(f"{record.model}:{record.version}")
             if item.id in latest:
                 repeated.add(item.id)
@@ -101,7 +99,7 @@ def match_recorded(
     collected = CollectedAnswers()
     for item in dataset.items:
         if item.id in latest:
-            collected.records[item.id] = _records(item, latest[item.id])
+            collected.records[item.id] = latest[item.id].records or ()
         else:
             way_on = "" if item.image.name in by_name else " by file, or by name with folder"
             collected.failures[item.id] = f"was not recorded{way_on}"
@@ -127,8 +125,3 @@ def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -
             if items:
                 return items
     return ()
-
-
-def _records(item: Item, recorded: RecordedInference) -> Sequence[Mapping[str, object]]:
-    records = recorded.records or ()
-    return [answer for answer in records if answer.get("prompt") == item.question] if item.question else records

@@ -253,12 +253,3 @@ def test_recordings_of_several_versions_name_the_way_to_one(tmp_path: Path) -> N
     recordings = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", version="2")]
     with pytest.raises(EvaluationError, match=r"got classifier:1, classifier:2; export one .* --model-version"):
         match_recorded(three_images(tmp_path), recordings, "classifier")
-
-
-def test_recordings_match_by_question(tmp_path: Path) -> None:
-    image = write_image(tmp_path / "a.png")
-    items = tuple(Item(id=f"a#{q}", image=image, question=q, answers=("x",)) for q in ("What?", "How many?"))
-    data = dataset(tmp_path, *items, task=TaskType.IMAGE_TEXT_TO_TEXT)
-    answers = [{"prompt": "How many?", "answer": "two"}, {"prompt": "Who?", "answer": "me"}]
-    collected, _, _ = match_recorded(data, [recorded(answers, image=image)])
-    assert collected.records == {"a#How many?": [{"prompt": "How many?", "answer": "two"}]}

@@ -244,14 +244,11 @@ def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str]]:
     (ships / "labelTxt" / "oriented.txt").write_text("\n".join(lines))
     (folder / "classes" / "blue star").mkdir(parents=True)
     shutil.copy(IMAGES / "shape.jpg", folder / "classes" / "blue star")
-    question = {"image": str(IMAGES / "shape.jpg"), "question": "What shape is in the picture?", "answer": "star"}
-    (folder / "questions.jsonl").write_text(json.dumps(question))
     return {
         "detector": (IMAGES / "coco.json", "map_coco=0.8"),
         "segmenter": (folder / "masks.json", "miou=0.8"),
         "oriented-detector": (ships, "ap50=0.9"),
         "classifier": (folder / "classes", "accuracy=1"),
-        "vlm": (folder / "questions.jsonl", "exact_match=1"),
     }
 
 
@@ -266,8 +263,8 @@ def test_figures_are_equal_in_process_over_every_protocol_and_from_recordings(tm
                 return json.loads(file.read_bytes())["figures"]
 
             expected = figures()
-            # The records of all tasks travel alike; questions are sent as parameters.
-            for protocol in PROTOCOLS if model in ("detector", "vlm") else ("v2",):
+            # The records of all tasks travel alike.
+            for protocol in PROTOCOLS if model == "detector" else ("v2",):
                 address = server.grpc_address if protocol.endswith("-grpc") else server.address
                 assert figures("--url", address, "--protocol", protocol) == expected, (model, protocol)
             assert figures("--recorded", store) == expected, model

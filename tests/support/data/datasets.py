@@ -63,10 +63,3 @@ def write_image_folder(folder: Path, classes: Mapping[str, int]) -> Path:
         for index in range(count):
             write_image(folder / label / f"{index}.jpg")
     return folder
-
-
-def write_questions(folder: Path, lines: Sequence[object]) -> Path:
-    write_image(folder / "a.jpg")
-    path = folder / "questions.jsonl"
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
-    return path

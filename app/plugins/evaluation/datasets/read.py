@@ -3,11 +3,9 @@
 import atexit
 import shutil
 import tempfile
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
 import msgspec
 
@@ -18,31 +16,18 @@ from app.plugins.evaluation.datasets.files import (
     DatasetFormat,
     DatasetOptions,
     read_item,
-    read_json_lines,
     rows_of,
-    scalar_values,
 )
 from app.plugins.evaluation.datasets.text_labels import find_yolo_file, label_folder, read_dota, read_yolo
 from app.plugins.recording.sources import SourceImage, open_source
-from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
 _EXPECTED = (
-    "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, questions or a manifest as "
-    ".jsonl, a .tar, or a glob"
+    "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, a manifest as .jsonl, "
+    "a .tar, or a glob"
 )
 _LABELS = ("label", "class", "cls")
 """Names of the column or, in WebDataset, the ending of the file with the class."""
-_RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
-_Answers = str | Annotated[list[str], msgspec.Meta(min_length=1)] | None
-
-
-class _Question(msgspec.Struct):
-    image: Annotated[str, msgspec.Meta(min_length=1)]
-    question: Annotated[str, msgspec.Meta(pattern=r"\S")]
-    answers: _Answers = None
-    answer: _Answers = None
-    id: Any = None
 
 
 def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
@@ -61,7 +46,7 @@ def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions())
         raise EvaluationError(f"{source}: there is no such file or folder")
     for option, value, formats in (
         ("--split", options.split, ("yolo",)),
-        ("--images", options.images, ("coco", "dota", "vqa")),
+        ("--images", options.images, ("coco", "dota")),
     ):
         if value is not None and dataset.format not in formats:
             raise EvaluationError(f"{option}: no effect on {dataset.format}; it is for {', '.join(formats)}")
@@ -89,35 +74,6 @@ def read_image_folder(path: Path, errors: LabelErrors, _: DatasetOptions) -> Dat
     return Dataset(path=path, format="image-folder", tasks=tasks, labels=labels, items=items)
 
 
-def read_questions(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
-    """Read JSON lines, each a question: ``{"image": "a.jpg", "question": "...", "answers": ["..."], ...}``.
-
-    ``answer`` is one correct answer, ``answers`` are several; other values are metadata. By default the images are in
-    the folder of the file.
-    """
-    items: list[Item] = []
-    seen: set[str] = set()
-    for location, line in read_json_lines(path, errors):
-        with errors.collected(location):
-            asked = msgspec.convert(line, _Question)
-            answers = asked.answer if asked.answers is None else asked.answers
-            if answers is None:
-                raise ValueError("Expected answer, a text, or answers, a list of one or more texts")
-            number = location.rpartition(":")[2]
-            name = str(asked.id) if isinstance(asked.id, str | int) else f"{asked.image}#{number}"
-            if name in seen:
-                raise ValueError(f"id: Expected each id once, got {quote_value(name)} again")
-            seen.add(name)
-            fields: dict[str, Any] = {
-                "question": asked.question,
-                "answers": (answers,) if isinstance(answers, str) else tuple(answers),
-                "metadata": scalar_values(line, _RESERVED_KEYS),
-            }
-            if item := read_item(name, (options.images or path.parent) / asked.image, errors, **fields):
-                items.append(item)
-    return Dataset(path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items))
-
-
 _Reader = Callable[[Path, LabelErrors, DatasetOptions], Dataset]
 
 
@@ -137,7 +93,6 @@ def _find(path: Path, wanted: DatasetFormat | None) -> tuple[_Reader, Path]:
 def _single_file(pattern: str, path: Path) -> Path | None:
     """Return the only label file in a folder or its ``annotations``. Raise `EvaluationError` if there are several."""
     files = sorted([*path.glob(pattern), *path.glob(f"annotations/{pattern}")])
-    files = [file for file in files if file.name != "metadata.jsonl"]
     if len(files) > 1:
         names = ", ".join(file.relative_to(path).as_posix() for file in files[:5])
         raise EvaluationError(f"{path}: Expected one file of labels, got {names}; name the one that is meant")
@@ -152,7 +107,6 @@ _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | No
     "yolo": ((".yaml", ".yml"), find_yolo_file, read_yolo),
     "dota": ((), lambda path: path if label_folder(path) else None, read_dota),
     "coco": ((".json",), partial(_single_file, "*.json"), read_coco),
-    "vqa": ((".jsonl",), partial(_single_file, "*.jsonl"), read_questions),
     "image-folder": ((), lambda path: path if any(map(list_images, _class_folders(path))) else None, read_image_folder),
 }
 """By format, the endings of its files, what its reader takes in a folder, and the reader; in the order of detection."""
@@ -160,7 +114,7 @@ _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | No
 
 def open_images(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] | None:
     """Return the images of a dataset that another plugin reads; None for other datasets."""
-    return None if options.format or _has_questions(Path(dataset)) else open_source(dataset)
+    return None if options.format else open_source(dataset)
 
 
 def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:
@@ -193,15 +147,3 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
         labels=tuple(sorted({item.label for item in items})),
         items=tuple(items),
     )
-
-
-def _has_questions(path: Path) -> bool:
-    """Return whether a file of JSON lines has questions, or no objects: these have a reader of their own."""
-    if path.suffix.lower() != ".jsonl" or not path.is_file():
-        return False
-    with path.open("rb") as lines:
-        try:
-            first = msgspec.json.decode(lines.readline().removeprefix(BOM_UTF8), type=dict[str, object])
-            return not first.keys().isdisjoint(("question", "answer", "answers"))
-        except msgspec.DecodeError:
-            return True

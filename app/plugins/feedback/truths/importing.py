@@ -43,8 +43,6 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
     else:
         known = cast("DatasetFormat | None", found if found in get_args(DatasetFormat) else None)
         dataset = read_dataset(path, replace(options, format=known, needs_images=False))
-        if dataset.format == "vqa":
-            raise EvaluationError(f"{path}: Expected labels of images, got questions; use JSON lines with answers")
         found, labels = dataset.format, [_label(item, dataset.format) for item in dataset.items]
     errors.notes()
     return found, labels

@@ -1,4 +1,4 @@
-"""Datasets in YOLO and DOTA format, image folders, and question files."""
+"""Datasets in YOLO and DOTA format, and image folders."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,6 @@ from tests.support.data.datasets import (
     write_coco_dataset,
     write_dota_dataset,
     write_image_folder,
-    write_questions,
     write_yolo_dataset,
 )
 from tests.support.data.evaluation_samples import write_image
@@ -284,42 +283,6 @@ def test_image_size_follows_exif_orientation(tmp_path: Path, ending: str) -> Non
     Image.new("RGB", (60, 40)).save(tmp_path / "cat" / f"0.{ending}", exif=exif)
     (item,) = read_dataset(tmp_path).items
     assert (item.width, item.height) == (40, 60)
-
-
-def test_questions_are_read(tmp_path: Path) -> None:
-    first = {"image": "a.jpg", "question": "What?", "answers": ["star", "a star"], "kind": "shape", "n": 3}
-    second = {"id": 7, "image": "a.jpg", "question": "How many?", "answer": "one"}
-    write_questions(tmp_path, [first, "", second])
-    dataset = read_dataset(tmp_path)
-    assert (dataset.format, dataset.tasks) == ("vqa", (TaskType.IMAGE_TEXT_TO_TEXT,))
-    assert [(item.id, item.question, item.answers) for item in dataset.items] == [
-        ("a.jpg#1", "What?", ("star", "a star")),
-        ("7", "How many?", ("one",)),
-    ]
-    assert dataset.items[0].metadata == {"kind": "shape", "n": "3"}
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([{"question": "What?", "answer": "x"}], r"questions\.jsonl:1: Object missing required field `image`"),
-        ([{"image": "a.jpg", "question": " ", "answer": "x"}], r"at `\$.question`"),
-        ([{"image": "a.jpg", "question": "What?"}], "Expected answer"),
-        ([{"image": "a.jpg", "question": "What?", "answers": list[str]()}], "Expected `array` of length >= 1"),
-        ([{"image": "b.jpg", "question": "What?", "answer": "x"}], r"b\.jpg: there is no such file"),
-        (["[]"], r"questions\.jsonl:1: Expected a JSON object"),
-        ([{"id": 1, "image": "a.jpg", "question": "?", "answer": "x"}] * 2, r":2: id: Expected each id once, got '1'"),
-    ],
-)
-def test_invalid_question_is_rejected(tmp_path: Path, lines: list[Any], message: str) -> None:
-    check_rejected(write_questions(tmp_path, lines), message)
-
-
-def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
-    line = '{"image": "a.jpg", "question": "What\u2028is\x85it?", "answer": "x"}'
-    dataset = read_dataset(write_questions(tmp_path, [line, line]))
-    assert [item.id for item in dataset.items] == ["a.jpg#1", "a.jpg#2"]
-    assert dataset.items[0].question == "What\u2028is\x85it?"
 
 
 def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.plugins.evaluation.answers import EvaluatedItem, PredictedObject
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.metrics.classes import measure_classes
 from app.plugins.evaluation.metrics.pixels import measure_pixels
-from app.plugins.evaluation.metrics.texts import anls, edit_distance, exact_match, measure_texts, token_f1
+from app.plugins.evaluation.metrics.texts import exact_match, measure_texts
 from app.plugins.evaluation.report import Measures
 from tests.support.data.evaluation_samples import classification_sample, item
 
@@ -108,41 +106,20 @@ def test_figures_of_equal_scores_equal_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "right", "exact", "f1", "similarity"),
+    ("answer", "right", "exact"),
     [
-        ("star", ["star"], 1, 1, 1),
-        ("A Star.", ["star"], 1, 1, 4 / 7),
-        ("the red star", ["star", "red star"], 1, 1, 8 / 12),
-        ("red star", ["blue star"], 0, 0.5, 5 / 9),
-        ("", ["star"], 0, 0, 0),
-        ("", [""], 1, 1, 1),
-        ("stars", ["star"], 0, 0, 0.8),
-        ("no", ["yes"], 0, 0, 0),
-        ("two two", ["two"], 0, 2 / 3, 0),
-        ("\u0065\u0301t\u00e9", ["\u00e9t\u00e9"], 1, 1, 1),
+        ("star", ["star"], 1),
+        ("A Star.", ["star"], 1),
+        ("the red star", ["star", "red star"], 1),
+        ("red star", ["blue star"], 0),
+        ("", ["star"], 0),
+        ("", [""], 1),
+        ("stars", ["star"], 0),
+        ("\u0065\u0301t\u00e9", ["\u00e9t\u00e9"], 1),
     ],
 )
-def test_text_metrics_match_hand_computed_values(
-    answer: str, right: list[str], exact: float, f1: float, similarity: float
-) -> None:
+def test_exact_match_ignores_case_punctuation_and_articles(answer: str, right: list[str], exact: float) -> None:
     assert exact_match(answer, right) == exact
-    assert token_f1(answer, right) == pytest.approx(f1)
-    assert anls(answer, right) == pytest.approx(similarity)
-
-
-def slow_distance(one: str, other: str) -> int:
-    row = list(range(len(other) + 1))
-    for index, letter in enumerate(one, 1):
-        before, row[0] = row[0], index
-        for column, other_letter in enumerate(other, 1):
-            changed = min(row[column] + 1, row[column - 1] + 1, before + (letter != other_letter))
-            before, row[column] = row[column], changed
-    return row[-1]
-
-
-@given(one=st.text("abc", max_size=12), other=st.text("abc", max_size=12))
-def test_edit_distance_equals_levenshtein(one: str, other: str) -> None:
-    assert edit_distance(one, other) == slow_distance(one, other)
 
 
 def answered(answer: str, right: str, kind: str) -> EvaluatedItem:
@@ -153,9 +130,9 @@ def answered(answer: str, right: str, kind: str) -> EvaluatedItem:
 def test_means_and_slices_are_computed() -> None:
     results = [answered("a b", "b", "x"), answered("two", "three", "y"), answered("", "six", "y")]
     measures = measure_texts(results, ["kind"])
-    assert [figure.value for figure in measures.figures] == [pytest.approx(1 / 3), pytest.approx(1 / 3), 0]
+    assert [figure.value for figure in measures.figures] == [pytest.approx(1 / 3)]
     (table,) = measures.tables
-    assert table.rows == (("kind = x", 1, 1, 1, 0), ("kind = y", 2, 0, 0, 0))
+    assert table.rows == (("kind = x", 1, 1), ("kind = y", 2, 0))
     assert [mistake.description for mistake in measures.mistakes] == [
         "What? Right: three. Answered: two",
         "What? Right: six. Answered: (nothing)",
