@@ -4,7 +4,7 @@ from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    requires=("client_options", "evaluation", "recording"),
+    requires=("evaluation", "recording"),
     extra="parquet",
     commands=(
         Command(

@@ -11,6 +11,7 @@ from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
+from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
@@ -20,7 +21,6 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.bulk_run.source import Source, SourceImage
-from app.plugins.client_options.credentials import CredentialsError
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.model import ServerOptions, read_assignments, served_model
 from app.plugins.evaluation.runner import InferenceClientError

@@ -4,7 +4,6 @@ from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
-    requires=("client_options",),
     commands=(
         Command(
             name="conform",

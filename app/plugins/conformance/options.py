@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 
-from app.plugins.client_options.credentials import CredentialsError, TlsOptions, read_headers
+from app.clients.credentials import CredentialsError, TlsOptions, read_headers
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.check import Protocol
 from app.plugins.conformance.client.calls import SCHEMES, open_channel

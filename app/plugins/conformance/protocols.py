@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.plugins.conformance import kserve_v1
+from app.plugins.conformance import v1
 from app.plugins.conformance.chariot import coordinates, envelope, inputs, items, responses, v2
 from app.plugins.conformance.chariot.applicability import expect_image_model
 from app.plugins.conformance.check import Protocol, renamed
@@ -20,5 +20,5 @@ PROTOCOLS: Sequence[Protocol] = (
     Protocol("chariot-v2", v2.CHECKS, v2.IMAGES, check_model=expect_image_model),
     Protocol("v2", open_inference.CHECKS),
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),
-    Protocol("v1", kserve_v1.CHECKS),
+    Protocol("v1", v1.CHECKS),
 )

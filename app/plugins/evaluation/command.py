@@ -11,13 +11,13 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NormFloat, PositiveInt
 
 from app import __version__
+from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.client_options.credentials import CredentialsError
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset

@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from cyclopts.validators import Number
 
+from app.clients.credentials import TlsOptions, read_headers
 from app.core.cli.inputs import choose_model, predict_records
 from app.core.cli.terminal import reject_unused
 from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.client_options.credentials import TlsOptions, read_headers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, http_inference_client
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item

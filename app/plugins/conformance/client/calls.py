@@ -12,8 +12,8 @@ from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from app.clients.credentials import CredentialsError, TlsOptions
 from app.core.proto import message_class
-from app.plugins.client_options.credentials import CredentialsError, TlsOptions
 from app.plugins.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError
 from app.plugins.conformance.client.probe import GrpcChannel, Probe
 

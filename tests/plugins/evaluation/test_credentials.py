@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.plugins.client_options.credentials import CredentialsError, TlsOptions, read_headers
+from app.clients.credentials import CredentialsError, TlsOptions, read_headers
 from tests.support.servers.certificate_authority import CertificateAuthority
 
 

@@ -1,0 +1,1 @@
+"""Clients of any inference engine over HTTP and gRPC. They share no code with the server."""
