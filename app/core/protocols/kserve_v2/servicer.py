@@ -235,3 +235,5 @@ async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes
         stop_task.cancel()
         if next_request is not None:
             next_request.cancel()
+            # Callers close the generator that it reads from, which must not run any more.
+            await asyncio.wait({next_request})

@@ -157,6 +157,23 @@ def test_stream_ends_when_its_key_is_removed_and_the_rejection_is_logged(
     ]
 
 
+def test_abandoned_stream_leaves_no_error_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with peer_of(access_with_keys(tmp_path)) as peer:
+        for _ in range(5):
+            abandoned = threading.Event()
+
+            def requests(abandoned: threading.Event = abandoned) -> Iterator[bytes]:
+                yield infer().SerializeToString()
+                abandoned.wait(60)
+
+            method = "/inference.GRPCInferenceService/ModelStreamInfer"
+            responses = peer.channel.stream_stream(method)(requests(), metadata=bearer(INFER_KEY), timeout=60)
+            assert next(responses)
+            responses.cancel()
+            abandoned.set()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 LOAD, UNLOAD = "RepositoryModelLoad", "RepositoryModelUnload"
 
 
