@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from app.plugins.authoring.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, copied_paths, environment, health_command, only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import installed_versions
+from tests.support.archives import unpack
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT
@@ -148,8 +148,7 @@ def test_server_runs_read_only_offline_and_as_any_user(installed: Installation, 
     models = installed.folder / "models"
     archive_file = tmp_path / "models.tar.gz"
     archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], archive_file)
-    with tarfile.open(archive_file) as tar:
-        tar.extractall(models, filter="data")
+    unpack(archive_file, models)
     before = _file_states(installed.folder)
 
     result = _run_sealed(

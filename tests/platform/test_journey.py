@@ -1,7 +1,6 @@
 """The path of a model through a fake Chariot platform to a real server: pack, serve, infer, store."""
 
 import json
-import tarfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from app.plugins.authoring.pack import archive, members
 from tests.platform.proxy import Platform, Registration
+from tests.support.archives import unpack
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
@@ -35,8 +35,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Start a server of the models from the archive that `charioteer pack` writes."""
     folder = tmp_path_factory.mktemp("mnt")
     archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], folder / "model.tar.gz")
-    with tarfile.open(folder / "model.tar.gz") as tar:
-        tar.extractall(folder / "models", filter="data")
+    unpack(folder / "model.tar.gz", folder / "models")
     with run_server("--model-dir", str(folder / "models")) as server:
         yield server
 

@@ -17,6 +17,7 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.authoring.check import check
 from app.plugins.authoring.pack import archive, manifest, members, pack
+from tests.support.archives import unpack
 from tests.support.command_line import output_of
 from tests.support.servers.server_process import ROOT
 
@@ -47,7 +48,7 @@ def test_archive_has_the_files_relative_to_the_folder(folder: Path, tmp_path: Pa
         assert tar.getnames() == ["a.json", "b/labels.txt"]
         owners = {(m.uid, m.gid, m.uname, m.gname, m.mtime, m.mode) for m in tar.getmembers()}
         assert owners == {(0, 0, "", "", 0, 0o644)}
-        tar.extractall(tmp_path / "back", filter="data")
+    unpack(tmp_path / "out.tar.gz", tmp_path / "back")
     assert (tmp_path / "back" / "b" / "labels.txt").read_text() == "red\n"
 
 
@@ -136,8 +137,7 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
 def test_packed_model_keeps_its_name_and_settings_in_any_folder(model: Path, tmp_path: Path) -> None:
     (model / "model-settings.json").write_text('{"parameters": {"score_threshold": 0.25}}')
     pack(model, output=tmp_path / "m.tar.gz")
-    with tarfile.open(tmp_path / "m.tar.gz") as tar:
-        tar.extractall(tmp_path / "models", filter="data")
+    unpack(tmp_path / "m.tar.gz", tmp_path / "models")
     (source,) = model_at(tmp_path / "models")
     assert (source.name, source.settings.parameters) == (model.name, {"score_threshold": 0.25})
     assert (model / "model-settings.json").read_text() == '{"parameters": {"score_threshold": 0.25}}'
@@ -216,7 +216,7 @@ def test_pack_includes_the_manifest_and_rejects_unlisted_files(
     assert "called models in /mnt/models" in capsys.readouterr().out
     with tarfile.open(tmp_path / "m.tar.gz") as tar:
         assert tar.getnames() == ["model.onnx", "model.sha256"]
-        tar.extractall(tmp_path / "back", filter="data")
+    unpack(tmp_path / "m.tar.gz", tmp_path / "back")
     check(tmp_path / "back", require_manifest=True)
     (model / "late.txt").write_text("")
     with pytest.raises(SystemExit):
