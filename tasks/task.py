@@ -1,8 +1,7 @@
 """The interfaces of tasks and models."""
 
-from collections.abc import Generator, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -27,33 +26,45 @@ ExplainedPart = Literal["pixels", "words", "numbers"]
 """The parts of an input whose importance an explanation measures."""
 
 
-class TaskType(StrEnum):
+class _Iterable(type):
+    """Iterating over `TaskType` returns the built-in task types."""
+
+    def __iter__(cls) -> "Iterator[TaskType]":
+        return iter(_BUILT_IN)
+
+
+class TaskType(str, metaclass=_Iterable):
     """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task.
 
     Commands, page, export, evaluation, metrics and drift read what a task type takes and returns. Explanations measure
     how important the `explains` of an input are for a score; for models that return texts, for the answer's likelihood.
 
-    Plugins add others (`add`): ``TaskType(name)`` returns them, iteration does not.
+    Each name has one object, which ``TaskType(name)`` returns. It raises ValueError for unknown names. Plugins add
+    others (`add`), which iteration leaves out.
     """
 
-    _value_: str
     takes: InputKind
     returns: ResultKind
     explains: ExplainedPart
     geometry: Geometry | None
 
-    def __new__(
-        cls,
-        name: str,
-        takes: InputKind,
-        returns: ResultKind,
-        explains: ExplainedPart,
-        geometry: Geometry | None = None,
-    ) -> Self:
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.takes, member.returns, member.explains, member.geometry = takes, returns, explains, geometry
-        return member
+    IMAGE_CLASSIFICATION: "ClassVar[TaskType]"
+    OBJECT_DETECTION: "ClassVar[TaskType]"
+    ORIENTED_OBJECT_DETECTION: "ClassVar[TaskType]"
+    IMAGE_SEGMENTATION: "ClassVar[TaskType]"
+    IMAGE_TEXT_TO_TEXT: "ClassVar[TaskType]"
+    TEXT_CLASSIFICATION: "ClassVar[TaskType]"
+    TOKEN_CLASSIFICATION: "ClassVar[TaskType]"
+    TEXT_GENERATION: "ClassVar[TaskType]"
+    TENSOR: "ClassVar[TaskType]"
+
+    def __new__(cls, name: object) -> "TaskType":
+        if (task_type := _registered.get(str(name))) is None:
+            raise ValueError(f"Invalid task type {str(name)!r}")
+        return task_type
+
+    def __reduce__(self) -> tuple[type["TaskType"], tuple[str]]:
+        return TaskType, (str(self),)
 
     @classmethod
     def add(
@@ -61,52 +72,49 @@ class TaskType(StrEnum):
     ) -> "TaskType":
         """Add and return the task type of a plugin. Raise ValueError if another one has the name."""
         properties = takes, returns, explains, geometry
-        if (existing := _added.get(name)) is not None:
+        if (existing := _registered.get(name)) is not None:
             found = existing.takes, existing.returns, existing.explains, existing.geometry
-            if found == properties:
+            if found == properties and existing not in _BUILT_IN:
                 return existing
-        if existing is not None or name in cls.__members__:
             raise ValueError(f"the task type {name} exists already")
-        # Flags of the standard library make members that are not declared in the same way.
-        member = _added[name] = str.__new__(cls, name)
-        member._name_ = member._value_ = name
-        member.takes, member.returns, member.explains, member.geometry = properties
+        added = _registered[name] = str.__new__(cls, name)
+        added.takes, added.returns, added.explains, added.geometry = properties
         if returns == "classes":
             BEST_ONLY.add(name)
         if geometry is not None:
             GEOMETRIES[name] = geometry
-        return member
-
-    @classmethod
-    def _missing_(cls, value: object) -> "TaskType | None":
-        """Return the task type of a plugin. Decoding and unpickling come here, too."""
-        return _added.get(str(value))
-
-    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION", "image", "classes", "pixels"
-    OBJECT_DETECTION = "OBJECT_DETECTION", "image", "objects", "pixels", "box"
-    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented"
-    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION", "image", "objects", "pixels", "contour"
-    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT", "question", "texts", "pixels"
-    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION", "text", "classes", "words"
-    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION", "text", "entities", "words"
-    TEXT_GENERATION = "TEXT_GENERATION", "text", "texts", "words"
-    TENSOR = "TENSOR", "tensor", "tensors", "numbers"
+        return added
 
 
-BEST_ONLY: set[str] = {task_type.value for task_type in TaskType if task_type.returns == "classes"}
+BEST_ONLY: set[str] = set()
 """Tasks whose answers contain every class, the best first: statistics count only the best."""
 
-GEOMETRIES: dict[str, Geometry] = {
-    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
-}
+GEOMETRIES: dict[str, Geometry] = {}
 """The geometry of each task type with objects."""
 
-_added: dict[str, TaskType] = {}
+_registered: dict[str, TaskType] = {}
+
+TaskType.IMAGE_CLASSIFICATION = TaskType.add("IMAGE_CLASSIFICATION", "image", "classes", "pixels")
+TaskType.OBJECT_DETECTION = TaskType.add("OBJECT_DETECTION", "image", "objects", "pixels", "box")
+TaskType.ORIENTED_OBJECT_DETECTION = TaskType.add("ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented")
+TaskType.IMAGE_SEGMENTATION = TaskType.add("IMAGE_SEGMENTATION", "image", "objects", "pixels", "contour")
+TaskType.IMAGE_TEXT_TO_TEXT = TaskType.add("IMAGE_TEXT_TO_TEXT", "question", "texts", "pixels")
+TaskType.TEXT_CLASSIFICATION = TaskType.add("TEXT_CLASSIFICATION", "text", "classes", "words")
+TaskType.TOKEN_CLASSIFICATION = TaskType.add("TOKEN_CLASSIFICATION", "text", "entities", "words")
+TaskType.TEXT_GENERATION = TaskType.add("TEXT_GENERATION", "text", "texts", "words")
+TaskType.TENSOR = TaskType.add("TENSOR", "tensor", "tensors", "numbers")
+
+_BUILT_IN = tuple(_registered.values())
 
 
 def all_task_types() -> Sequence[TaskType]:
     """Return the built-in task types and those of plugins."""
-    return (*TaskType, *_added.values())
+    return tuple(_registered.values())
+
+
+def decode_task_type(kind: type[object], value: object) -> object:
+    """Return a task type for its name, and the values of other types unchanged: the ``dec_hook`` of msgspec."""
+    return TaskType(value) if kind is TaskType else value
 
 
 InputT = TypeVar("InputT")

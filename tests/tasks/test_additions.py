@@ -16,11 +16,11 @@ import msgspec, pickle
 from tasks.inference.parameters import add_parameters, extended
 from tasks.inference.request import read_parameters
 from tasks.object_detection import DetectionParameters
-from tasks.task import TaskType, all_task_types
+from tasks.task import TaskType, all_task_types, decode_task_type
 added = TaskType.add("RING_COUNT", "image", "objects", "pixels", "box")
 assert TaskType.add("RING_COUNT", "image", "objects", "pixels", "box") is added
-assert msgspec.json.decode(b'"RING_COUNT"', type=TaskType) is added
-assert msgspec.json.encode(added) == b'"RING_COUNT"'
+assert TaskType("RING_COUNT") is added and str(added) == "RING_COUNT" and added.geometry == "box"
+assert msgspec.json.decode(b'"RING_COUNT"', type=TaskType, dec_hook=decode_task_type) is added
 assert pickle.loads(pickle.dumps(added)) is added
 assert added not in list(TaskType) and all_task_types()[-1] is added
 

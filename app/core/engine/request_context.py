@@ -154,7 +154,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         if (registration := self.registration) is not None:
             self.model_version = registration.source.version
             if registration.servable is not None:
-                self.task_type = registration.servable.description.task_type
+                self.task_type = str(registration.servable.description.task_type)
         if (request := self.request) is not None:
             self.model_name = request.model_name
             if values := metadata_values(request):

@@ -14,7 +14,7 @@ from app.core.plugins import registry
 from app.core.removed import removed_advice
 from tasks.inference.parameters import section
 from tasks.inference.request import known_names, validation_error
-from tasks.task import TaskType, all_task_types
+from tasks.task import TaskType, all_task_types, decode_task_type
 
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -27,7 +27,9 @@ Divisor = Annotated[float, msgspec.Meta(gt=0)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
 
-_UNKNOWN = re.compile(r"(?:([\w.]+): |)(?:Object contains unknown field|Invalid enum value) [`']?([^`']*)")
+_UNKNOWN = re.compile(
+    r"(?:([\w.]+): |)(?:Object contains unknown field|Invalid (?:enum value|task type)) [`']?([^`']*)"
+)
 
 
 class ModelError(Exception):
@@ -243,7 +245,6 @@ def _known_names(error_text: str) -> str:
         return f"; the {advice}"
     is_task = unknown[1] == "task_type"
     topic = "model setting" if "unknown field" in unknown[0] else "task" if is_task else "choice"
-    # Plugins add task types, which the enum does not list.
     known = all_task_types() if is_task else known_names(registry().model_settings_class, unknown[1] or "")
     return f"; known are {', '.join(known)}{registry().advice(topic, unknown[2])}"
 
@@ -257,8 +258,8 @@ def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False
     try:
         content = read_bounded(path)
         if non_finite:
-            return msgspec.convert(json.loads(content), parsed_type)
-        return msgspec.json.decode(content, type=parsed_type)
+            return msgspec.convert(json.loads(content), parsed_type, dec_hook=decode_task_type)
+        return msgspec.json.decode(content, type=parsed_type, dec_hook=decode_task_type)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path}: {validation_error(error)}") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

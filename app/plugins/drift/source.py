@@ -139,7 +139,7 @@ def _measure_files(
 
     by_name = {file.name: file for file in files}
 
-    task_type = servable.description.task_type if servable else ""
+    task_type = str(servable.description.task_type) if servable else ""
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
     return MeasuredImages(sample, lambda name: _read(by_name[name]), skipped)
 

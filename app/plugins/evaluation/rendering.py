@@ -79,9 +79,10 @@ def html_report(report: EvaluationReport) -> bytes:
 def json_report(report: EvaluationReport) -> bytes:
     """Return the complete report without images as JSON. It lists the worst hundred images with mistakes."""
     measures = report.measures
-    general = ("task", "dataset", "format", "source", "images", "measured")
+    general = ("dataset", "format", "source", "images", "measured")
     plain = {
         "charioteer": __version__,
+        "task": str(report.task),
         **{name: getattr(report, name) for name in general},
         "figures": {figure.name: figure.value for figure in measures.figures},
         "tables": [

@@ -142,7 +142,7 @@ def _entry(versions: Sequence[Registration]) -> dict[str, Any]:
     description = chosen.servable.description
     return {
         **entry,
-        "task_type": description.task_type.value,
+        "task_type": str(description.task_type),
         "inferer_type": description.platform,
         "labels": list(description.labels),
         "inputs": [_spec(spec) for spec in chosen.servable.inputs],

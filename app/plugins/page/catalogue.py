@@ -118,9 +118,10 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         return entry
     description = servable.description
     colours = colours_of(tuple(description.labels))
-    shared = ("task_type", "platform", "layout", "labels", "facts")
+    shared = ("platform", "layout", "labels", "facts")
     return msgspec.structs.replace(
         entry,
+        task_type=str(description.task_type),
         **{name: getattr(description, name) for name in shared},
         colours=[_hex(colours[label]) for label in description.labels],
         streams=servable.streams,

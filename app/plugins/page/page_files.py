@@ -91,7 +91,7 @@ def render_shell(
         initial_view: the view that opens when the address names none.
     """
     tasks = {
-        task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
+        str(task_type): {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
         for task_type in all_task_types()
     }
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
@@ -145,7 +145,7 @@ class PageSample(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    task_types: Sequence[TaskType]
+    task_types: Sequence[str]
     shows: Sequence[str]
 
 
@@ -155,7 +155,7 @@ def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
     return [
         PageSample(
             name=name,
-            task_types=[task_type for task_type in of_images if {task_type.geometry, task_type.takes} & {*geometries}],
+            task_types=[str(task) for task in of_images if {task.geometry, task.takes} & {*geometries}],
             shows=shows,
         )
         for name, (geometries, shows) in _SAMPLES.items()

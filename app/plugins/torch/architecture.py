@@ -91,7 +91,7 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
     family = _family(source, config, names)
     architecture = str(config.architecture) if config.model_type == _TIMM else ", ".join(names) or "not named"
     facts = [
-        Fact("task type", family.task_type, Origin.DECLARED if settings.task_type else Origin.CONFIG),
+        Fact("task type", str(family.task_type), Origin.DECLARED if settings.task_type else Origin.CONFIG),
         Fact("architecture", f"{architecture} ({config.model_type})", Origin.CONFIG),
     ]
     description = ModelMetadata(

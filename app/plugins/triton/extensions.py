@@ -163,7 +163,7 @@ def model_config(registration: Registration) -> Mapping[str, Any]:
         and description.task_type is TaskType.TENSOR
         and all(len(spec.shape) > 1 and spec.shape[0] == -1 for spec in (*servable.inputs, *outputs))
     )
-    parameters = {"task_type": {"string_value": description.task_type.value}}
+    parameters = {"task_type": {"string_value": str(description.task_type)}}
     if description.properties:
         # Ultralytics' client reads a Python literal.
         parameters["metadata"] = {"string_value": repr(dict(description.properties))}

@@ -10,6 +10,7 @@ from app.core.plugins import registry
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.plugins.tuning.quantization import read_own_settings
+from tasks.task import decode_task_type
 
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
 
@@ -88,8 +89,9 @@ def variants(
 
 def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> ModelSource:
     """Return the model with the settings of a candidate."""
-    settings = _merged(msgspec.to_builtins(source.settings), candidate, workers)
-    return msgspec.structs.replace(source, settings=msgspec.convert(settings, registry().model_settings_class))
+    settings = _merged(msgspec.to_builtins(source.settings, enc_hook=str), candidate, workers)
+    changed = msgspec.convert(settings, registry().model_settings_class, dec_hook=decode_task_type)
+    return msgspec.structs.replace(source, settings=changed)
 
 
 def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:

@@ -181,7 +181,7 @@ def test_layout_answers_the_task_type(tmp_path: Path, isolate: bool) -> None:
 
 def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(tmp_path: Path) -> None:
     completed = run("-c", PROGRAM, str(python_model(tmp_path)), "[]", plugins="")
-    assert "task_type: Invalid enum value 'ACME_COUNT'; known are IMAGE_CLASSIFICATION" in completed.stderr
+    assert "task_type: Invalid task type 'ACME_COUNT'; known are IMAGE_CLASSIFICATION" in completed.stderr
     assert "plugins that are installed, but not enabled by --plugins: acme" in completed.stderr
 
 

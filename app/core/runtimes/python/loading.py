@@ -154,7 +154,7 @@ def _description(
     task_origin = Origin.DECLARED if settings.task_type else Origin.CLASS
     called_as = "an object of another library" if isinstance(target, type) else "the model that the function makes"
     facts = [
-        Fact("task type", task.task_type, task_origin),
+        Fact("task type", str(task.task_type), task_origin),
         Fact("class", str(settings.implementation), Origin.DECLARED),
         Fact("is called as", str(form) if form else called_as, Origin.CLASS),
     ]

@@ -36,7 +36,7 @@ def inference(name: str = "a-0-0", **fields: Any) -> RecordedInference:
 
 
 def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
-    values: dict[str, Any] = {"task_type": task_type.value, "records": list(records), "image": IMAGE}
+    values: dict[str, Any] = {"task_type": str(task_type), "records": list(records), "image": IMAGE}
     return inference(**values | fields)
 
 
@@ -109,8 +109,8 @@ def test_coco_export_has_boxes(tmp_path: Path) -> None:
     inferences = [
         detected(TaskType.OBJECT_DETECTION, box, box | {"label": "dog"}, metadata=named),
         detected(TaskType.OBJECT_DETECTION),
-        inference("classified", task_type=TaskType.IMAGE_CLASSIFICATION.value, image=IMAGE),
-        inference("unsized", task_type=TaskType.OBJECT_DETECTION.value),
+        inference("classified", task_type=TaskType.IMAGE_CLASSIFICATION, image=IMAGE),
+        inference("unsized", task_type=TaskType.OBJECT_DETECTION),
     ]
     assert write(tmp_path / "a.json", inferences) == Exported(written=2, left_out=2)
     coco = COCO(str(tmp_path / "a.json"))

@@ -45,7 +45,7 @@ def digest(number: int) -> str:
 def inference(number: int, task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
     image = RecordedImage(digest=digest(number), width=WIDTH, height=HEIGHT, size=len(png(number)), kept=True)
     values: dict[str, Any] = {"name": f"{number}-0-0", "started": number, "image": image, "records": list(records)}
-    return recorded_inference(**{**values, "task_type": task_type.value, **fields})
+    return recorded_inference(**{**values, "task_type": str(task_type), **fields})
 
 
 def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:

@@ -27,7 +27,7 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
     ]
     match [match for match in matches if match.by_names] or matches:
         case [best]:
-            facts.append(Fact("task type", best.task_type.value, best.task_origin if task is None else task_origin))
+            facts.append(Fact("task type", str(best.task_type), best.task_origin if task is None else task_origin))
             origin = best.origin if declared_layout is None else Origin.DECLARED
             facts.append(Fact("layout", f"{best.layout}, outputs {format_outputs(best.outputs)}", origin))
             facts += best.facts
