@@ -18,6 +18,8 @@ from tasks.vision.tiles import Tile
 
 _COVERED = 0.5
 """Share of a fragment that a complete object covers, or share of the smaller of two fragments that both have."""
+_SLIVER = 0.05
+"""Share of the area of a joined object. A smaller fragment beside it is a part of it that the model saw badly."""
 _MIN_MARGIN = 2.0
 """Pixels. Boxes of cut objects end this close to the border of their tile, or closer than `_MARGIN` of their side."""
 _MARGIN = 0.03
@@ -72,6 +74,7 @@ def join(objects: Objects, iou_threshold: float) -> list[Indices]:
         if not all(_is_covered(objects, index, parts) for index in group.tolist()):
             merged.append(group)
             parts = np.concatenate([parts, group]) if len(group) > 1 else parts
+    merged = [group for group in merged if not _is_sliver(objects, group, merged)]
     # The order of objects with equal scores is that of the tiles.
     merged.sort(key=lambda group: int(group[0]))
     return [kept[position : position + 1] for position in range(len(kept))] + merged
@@ -88,6 +91,24 @@ def _is_covered(objects: Objects, index: int, others: Indices) -> bool:
     others = _near(objects, index, others)
     shapes = objects.shapes
     return len(others) > 0 and bool(shapes.intersections(index, others).max() >= _COVERED * shapes.area(index))
+
+
+def _is_sliver(objects: Objects, group: Indices, merged: Sequence[Indices]) -> bool:
+    """Return whether a fragment is a small remnant beside an object of its class that was joined from several."""
+    if len(group) > 1:
+        return False
+    index = int(group[0])
+    left, top, right, bottom = objects.shapes.bounds[index].tolist()
+    gap = min(right - left, bottom - top)
+    for other in merged:
+        if len(other) == 1 or objects.class_ids[other[0]] != objects.class_ids[index]:
+            continue
+        bounds = objects.shapes.bounds[other]
+        (first_x, first_y), (last_x, last_y) = bounds[:, :2].min(axis=0) - gap, bounds[:, 2:].max(axis=0) + gap
+        is_beside = first_x < right and left < last_x and first_y < bottom and top < last_y
+        if is_beside and objects.shapes.area(index) <= _SLIVER * sum(map(objects.shapes.area, other.tolist())):
+            return True
+    return False
 
 
 def _near(objects: Objects, index: int, others: Indices) -> Indices:

@@ -33,16 +33,19 @@ def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSe
     asked = {name: value for name, value in asdict(command_options(TileOptions)).items() if value is not None}
     if description.task_type.geometry is None:
         if declared is not None or asked:
-            place = f'{source.folder / SETTINGS_FILE}: "tiling"' if declared is not None else f"--{next(iter(asked))}"
+            option = f"--{next(iter(asked), '').replace('_', '-')}"
+            place = option if declared is None else f'{source.folder / SETTINGS_FILE}: "tiling"'
             raise ModelError(f"{place} is for models that find objects in images, not for {description.task_type}")
         return _OFF, Origin.CONVENTION
     if asked:
         values = {"size" if name == "tile" else name: value for name, value in asked.items()}
-        values = {**msgspec.structs.asdict(declared or TilingSettings()), **values}
+        # A limit alone asks for no tiles.
+        base = declared or (TilingSettings() if asked.keys() - {"max_tiles"} else _OFF)
+        values = {**msgspec.structs.asdict(base), **values}
         try:
             return msgspec.convert(values, TilingSettings), Origin.DECLARED
         except msgspec.ValidationError as error:
-            raise ModelError(f"--tile, --overlap: {validation_error(error)}") from None
+            raise ModelError(f"--tile, --overlap, --max-tiles: {validation_error(error)}") from None
     if declared is not None:
         return declared, Origin.DECLARED
     size = _number(source, description.properties, _SIZES)

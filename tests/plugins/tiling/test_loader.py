@@ -127,15 +127,18 @@ def test_predict_cuts_an_image_with_its_options_and_the_next_command_does_not() 
         output = output_of("predict", "fixtures/images/scene.jpg", "--model", MODELS / "detector", "--json", *options)
         return [record["label"] for record in json.loads(output)]
 
-    assert labels("--tile", "192") != labels() == labels("--tile", "0")
+    assert labels("--tile", "192") != labels() == labels("--tile", "0") == labels("--max-tiles", "3")
 
 
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
         ("classifier", ["--tile", "192"], "--tile is for models that find objects in images, not for IMAGE_CLASSIF"),
-        ("detector", ["--tile", "3"], "--tile, --overlap: size: Expected 16..16384 pixels"),
-        ("detector", ["--overlap", "0.9"], "--tile, --overlap: overlap: Expected `float` <= 0.8"),
+        ("detector", ["--tile", "3"], "--tile, --overlap, --max-tiles: size: Expected 16..16384 pixels"),
+        ("detector", ["--max-tiles", "0"], "--tile, --overlap, --max-tiles: max_tiles: Expected `int` >= 1"),
+        ("detector", ["--tile", "192", "--max-tiles", "3"], "Expected at most 3 tiles in one request, got 12"),
+        ("classifier", ["--max-tiles", "3"], "--max-tiles is for models that find objects in images"),
+        ("detector", ["--overlap", "0.9"], "--tile, --overlap, --max-tiles: overlap: Expected `float` <= 0.8"),
     ],
 )
 def test_options_that_are_not_possible_are_rejected(model: str, options: list[str], message: str) -> None:

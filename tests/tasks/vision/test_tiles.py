@@ -95,6 +95,23 @@ def test_fragments_of_one_tile_stay_apart_and_those_of_a_chain_are_joined() -> N
     assert groups(objects(Boxes(np.array(row, np.float32)), [0, 0, 0], [True] * 3)) == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize(
+    ("sliver", "cut", "is_dropped"),
+    [
+        ([203, 20, 210, 33], True, True),
+        ([195, 45, 202, 58], True, True),
+        ([220, 20, 227, 33], True, False),
+        ([203, 20, 210, 33], False, False),
+        ([203, 0, 243, 40], True, False),
+    ],
+    ids=["beside", "at the corner", "further away", "complete", "not small"],
+)
+def test_a_small_fragment_beside_a_joined_object_is_dropped(sliver: list[float], cut: bool, is_dropped: bool) -> None:
+    row = [[0, 0, 130, 50], [50, 0, 200, 50], sliver]
+    found = groups(objects(Boxes(np.array(row, np.float32)), [0, 1, 2], [True, True, cut]))
+    assert sorted(found) == [[0, 1], *([] if is_dropped else [[2]])]
+
+
 def test_an_object_at_the_border_of_the_image_is_complete() -> None:
     boxes = np.array([[0, 0, 50, 50], [250, 0, 299, 50], [250, 10, 290, 50]], np.float32)
     assert is_cut(boxes, Tile(0, 0, 300, 300), WIDTH, HEIGHT, (1, 1)).tolist() == [False, True, False]
