@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 
-from app.core.engine.models.registry import ModelState, Registration, Registry, chariot_name_warning, version_sort_key
+from app.core.engine.models.registry import ModelState, Registration, Registry, version_sort_key, warn_of_hidden_name
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
@@ -52,8 +52,7 @@ class ModelLoading:
         sources = [registration.source for registration in self._registry.registrations]
         names = dict.fromkeys(source.name for source in sources)
         for name in names:
-            if reason := chariot_name_warning(name):
-                _logger.warning("model name hidden", extra={"model": name, "reason": reason})
+            warn_of_hidden_name(name)
         await asyncio.gather(
             *(self._load_versions([source for source in sources if source.name == name]) for name in names)
         )

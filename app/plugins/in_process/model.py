@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.assembly.discovery import latest_version, model_at
 from app.core.assembly.models import load
-from app.core.wire.bytes_elements import StringElement
+from app.core.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -45,8 +45,8 @@ class InProcessModel:
         Raise InferenceError when an image or a parameter is invalid, a parameter is unknown, or the model fails.
 
         Args:
-            images: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point within 0..1; arrays, or
-                objects that NumPy converts to arrays, such as Pillow images.
+            images: encoded images as bytes; or (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) RGB, uint8 or floating-point
+                within 0..1: arrays, or objects that NumPy converts to arrays, such as Pillow images.
             parameters: request parameters, such as ``score_threshold``.
         """
         if self.description.takes == "text":
@@ -54,8 +54,7 @@ class InProcessModel:
                 f"Expected a model of images, got one of {self.description.task_type}; pass a text to ask_text"
             )
         self._servable.check_parameters(parameters)
-        inputs = [_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images)]
-        return self._predict(inputs)
+        return self._predict([_image(f"image-{index}", image, parameters) for index, image in enumerate(images)])
 
     def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
         """Return the records for one image; takes the same images and parameters as `predict`.
@@ -90,6 +89,12 @@ class InProcessModel:
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=tuple(inputs))
         outputs = self._servable.predict(request, Limits(max_inputs=max(len(inputs), 1))).outputs
         return [prediction for output in outputs for prediction in output.predictions]
+
+
+def _image(name: str, image: ArrayLike, parameters: Mapping[str, object]) -> InputTensor:
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        return BytesTensor(name=name, shape=(1,), elements=[BinaryElement(bytes(image))], parameters=parameters)
+    return _tensor(name, _pixels(image), parameters)
 
 
 def _pixels(image: Any) -> NDArray[Any]:

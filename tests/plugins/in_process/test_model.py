@@ -12,6 +12,7 @@ from app.core.settings.server import DEMO_MODELS
 from app.plugins.in_process.model import InProcessModel
 from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
+from tests.support.data.images import encode_image
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import ROOT
 
@@ -28,6 +29,8 @@ class PillowLikeImage:
 KINDS: dict[str, Callable[[], Any]] = {
     "array": lambda: SCENE,
     "list": SCENE.tolist,
+    "bytes": lambda: encode_image(SCENE),
+    "bytearray": lambda: bytearray(encode_image(SCENE)),
     "library": PillowLikeImage,
     "fortran": lambda: np.asfortranarray(SCENE),
     "int64": lambda: SCENE.astype(np.int64),
@@ -47,6 +50,11 @@ def test_image_of_pillow_is_read_in_its_colours(mode: str) -> None:
     image: Any = Image.fromarray(SCENE).convert(mode)
     model = InProcessModel(DEMO_MODELS / "detector")
     assert model.ask(image) == model.ask(np.asarray(image.convert("RGB")))
+
+
+def test_bytes_that_are_no_image_are_rejected() -> None:
+    with pytest.raises(InferenceError, match="Expected an encoded image"):
+        InProcessModel(DEMO_MODELS / "detector").ask(b"scene")
 
 
 @pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])

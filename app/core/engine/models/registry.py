@@ -1,5 +1,6 @@
 """The registry: all models of a server, their states, and the lookup by name, version or Chariot id."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -16,6 +17,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 LATEST = "latest"
 _MAX_CHOICES = 10
 """Maximum number of names in an error; a repository may have hundreds of models."""
+
+_logger = logging.getLogger(__name__)
 
 CHARIOT_PREFIX = "m-"
 """The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
@@ -287,6 +290,12 @@ def chariot_name_warning(name: str) -> str:
         f"Under /v2/models/ the name {name!r} means the Chariot id {name.removeprefix(CHARIOT_PREFIX)!r}, and is "
         "answered in Chariot's format; rename the model to serve it over KServe V2"
     )
+
+
+def warn_of_hidden_name(name: str) -> None:
+    """Log a warning if V2 paths read the name of a model as a Chariot id."""
+    if reason := chariot_name_warning(name):
+        _logger.warning("model name hidden", extra={"model": name, "reason": reason})
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from app.core.engine.error_text import redact_paths
-from app.core.engine.models.registry import ModelState, Registration, Registry, load_model
+from app.core.engine.models.registry import ModelState, Registration, Registry, load_model, warn_of_hidden_name
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.settings.model import ModelError, ModelSource
@@ -97,6 +97,7 @@ class Repository:
                 self._failures[name] = source.version, reason
                 raise InferenceError(kind, f"Failed to load {name!r}: {reason}") from None
             self.registry.replace(name, ready)
+            warn_of_hidden_name(name)
             for registration in ready:
                 _logger.info("model ready", extra={"model": name, "version": registration.source.version})
 

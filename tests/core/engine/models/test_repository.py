@@ -52,6 +52,12 @@ def states(registrations: Sequence[Registration]) -> list[tuple[str, str, ModelS
     ]
 
 
+def test_load_of_a_name_that_reads_as_a_chariot_id_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(repository_of(source("m-cars"), load=lambda _: load_fake_model(ONE)).load("m-cars"))
+    names = [getattr(record, "model", None) for record in caplog.records if record.message == "model name hidden"]
+    assert names == ["m-cars"]
+
+
 class BlockingLoader:
     """Load every model at once except the detector, which waits for `proceed`."""
 
