@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pybase64
 
+from app.core.wire.data_url import decode_base64, decode_data_url, media_type_of
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import check_rows, shape_and_values
-from tasks.inference.error import invalid, truncate
+from tasks.inference.error import invalid
 from tasks.inference.tensor import Element
 
-_URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _MIN_IN_PLACE_BYTES = 256
 _PEEK_BYTES = 64
 
@@ -39,19 +39,8 @@ class StringElement(msgspec.Struct, frozen=True):
     string: str
 
     def binary(self) -> bytes:
-        """Decode the string as base64 (RFC 4648).
-
-        Accept standard or URL-safe base64, padding or none, line breaks, and a ``data:`` prefix (RFC 2397).
-        """
-        encoded = self.string
-        if encoded.startswith("data:"):
-            head, comma, encoded = encoded.partition(",")
-            if not comma or not head.endswith(";base64"):
-                raise invalid("Expected a data URI of the form data:<type>;base64,<data>")
-        try:
-            return pybase64.b64decode(encoded, validate=True)
-        except ValueError:
-            return _decode_leniently(encoded)
+        """Decode the string as base64 or as a data URL, as `decode_base64` and `decode_data_url`."""
+        return decode_base64(self.string) if media_type_of(self.string) is None else decode_data_url(self.string)
 
     def text(self) -> str:
         """Return the string."""
@@ -95,11 +84,3 @@ def string_elements(
     if shape is not None:
         check_rows(rows_shape, shape, shape_path)
     return [StringElement(text) for text in texts]
-
-
-def _decode_leniently(encoded: str) -> bytes:
-    compact = encoded.translate(_URL_SAFE).rstrip("=")
-    try:
-        return pybase64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
-    except ValueError:
-        raise invalid(f"Expected base64, got {truncate(encoded, 24)!r}") from None

@@ -14,7 +14,7 @@ import msgspec
 
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.server import SettingsError
-from app.core.wire.bytes_elements import StringElement
+from app.core.wire.data_url import decode_data_url, media_type_of
 from app.plugins.labeling.settings import LabelStudioSettings
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -75,8 +75,8 @@ class ImageReader:
             task: the id of the task, through which Label Studio signs URIs of buckets.
             limits: the limits on requests, which are those on the file.
         """
-        if value.startswith("data:"):
-            return StringElement(value).binary()
+        if media_type_of(value) is not None:
+            return decode_data_url(value)
         try:
             # Without reuse, a connection for one host serves no other host with the same address.
             pool = httpx.Limits(max_keepalive_connections=0)
@@ -183,7 +183,7 @@ class ImageReader:
 
 def file_name(value: str) -> str:
     """Return the name of the image file in a task, as people know it; empty for a data URI."""
-    if value.startswith("data:"):
+    if media_type_of(value) is not None:
         return ""
     path, _, query = value.partition("?")
     # Local files of Label Studio are a parameter: /data/local-files/?d=folder/name.jpg

@@ -12,6 +12,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk
 from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
+from app.core.wire.data_url import media_type_of
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json
 from app.plugins.openai.model_list import returns_texts
@@ -261,7 +262,7 @@ def find_model(
 
 def check_data_uri(url: str, path: str) -> None:
     """Reject an image that is not in a data URI. Raise UnsupportedError naming `path`."""
-    if not url.startswith("data:image/"):
+    if not (media_type_of(url) or "").startswith("image/"):
         message = "Expected a data URI, data:image/<type>;base64,<data>: this server does not download images"
         raise UnsupportedError(message, path, "unsupported_image_url")
 

@@ -2,12 +2,15 @@
 
 import base64
 import json
+from contextlib import suppress
+from urllib.parse import quote
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.protocols.kserve_v2.binary import SniffedElement
 from app.core.wire.bytes_elements import BinaryElement, StringElement, string_elements
 from tasks.inference.error import InferenceError
 from tests.support.rejection import rejects
@@ -28,6 +31,10 @@ def base64_variants(data: bytes) -> dict[str, str]:
         "data URI": f"data:image/png;base64,{plain}",
         "data URI with parameters": f"data:image/png;name=a.png;base64,{plain}",
         "bare data URI": f"data:;base64,{plain}",
+        "data URI in capitals": f" DATA:Image/PNG ;  Base64 ,{plain}",
+        "percent-encoded data URI": f"data:;base64,{quote(plain, safe='')}#fragment",
+        "data URI without base64": f"data:image/png,{quote(data)}#fragment",
+        "bare data URI without base64": f"data:,{''.join(f'%{byte:02x}' for byte in data)}",
     }
 
 
@@ -40,6 +47,8 @@ def decode_elements(value: object) -> list[bytes]:
 def test_all_base64_variants_decode_to_the_same_bytes(data: bytes) -> None:
     for name, text in base64_variants(data).items():
         assert StringElement(text).binary() == data, name
+        if "data URI" in name:
+            assert SniffedElement(text.encode()).binary() == data, name
         assert decode_elements([text]) == [data], name
         assert decode_elements(text) == [data], name
         assert decode_elements([text, text]) == [data, data], name
@@ -47,8 +56,8 @@ def test_all_base64_variants_decode_to_the_same_bytes(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["!", "A", "AAAAA", "AA=A", "=AAA", "A\0AA", "é", "😀" * 100, "AAAA!", "data:image/png,AAAA", "data:AAAA",
-     "data:image/png;base64", "data:image/png;BASE63,AAAA", "<svg/>", "A" * 5001, "*" + "A" * 5000],
+    ["!", "A", "AAAAA", "AA=A", "=AAA", "A\0AA", "é", "😀" * 100, "AAAA!", "data:image/png;base64,A", "data:AAAA",
+     "data:image/png;base64", "DATA:;base64,AA%3DA", "<svg/>", "A" * 5001, "*" + "A" * 5000],
     ids=lambda text: text[:12],
 )  # fmt: skip
 def test_invalid_base64_is_rejected(text: str) -> None:
@@ -56,6 +65,12 @@ def test_invalid_base64_is_rejected(text: str) -> None:
         with pytest.raises(InferenceError, match=r"Expected (base64|a data URI)") as caught:
             read()
         assert len(caught.value.message) < 120, "a long text is not sent back"
+
+
+@given(st.text(max_size=80).map("data:;base64,{}".format) | st.text(max_size=80).map("data:{}".format))
+def test_any_data_url_is_decoded_or_rejected(text: str) -> None:
+    with suppress(InferenceError):
+        StringElement(text).binary()
 
 
 @given(st.text(max_size=400) | st.just("AAAA" * 100))

@@ -133,7 +133,7 @@ def test_paths_are_read_from_label_studio_with_its_key(site: Site, tmp_path: Pat
         ("/data/local-files/?d=", ""),
         ("s3://bucket/folder/b.png", "b.png"),
         ("https://example.org/c%20d.png?key=1", "c d.png"),
-        ("data:image/png;base64,AAAA", ""),
+        ("DATA:image/png;base64,AAAA", ""),
     ],
 )
 def test_name_of_the_image_is_known(value: str, name: str) -> None:

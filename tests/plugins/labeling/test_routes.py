@@ -32,7 +32,7 @@ from tests.support.servers.grpc_server import build_engine
 NAMES = ("classifier", "detector", "oriented", "segmenter", "teller", "failing", "sorter")
 IMAGE = f"data:image/png;base64,{encode_base64(encode_image(rectangle(64, 48, (16, 12, 48, 36))))}"
 """A red rectangle: a quarter to three quarters of each side."""
-OTHER_IMAGE = f"data:image/png;base64,{encode_base64(encode_image(rectangle(colour=(0, 0, 255))))}"
+OTHER_IMAGE = f"DATA:image/png;base64,{encode_base64(encode_image(rectangle(colour=(0, 0, 255))))}"
 INVALID_IMAGE = "data:image/png;base64,AAAA"
 TEXTS = "".join(f'<Label value="{label}"/>' for label in LABELS)
 

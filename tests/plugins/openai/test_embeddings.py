@@ -23,8 +23,8 @@ from tests.support.servers.apps import app_of_protocol, app_with_sources, load_t
 
 PATH = "/openai/v1/embeddings"
 RED, BLUE = (
-    f"data:image/png;base64,{encode_base64(encode_image(np.full((8, 8, 3), colour, np.uint8)))}"
-    for colour in ((250, 0, 10), (0, 10, 250))
+    f"{scheme}:image/png;base64,{encode_base64(encode_image(np.full((8, 8, 3), colour, np.uint8)))}"
+    for scheme, colour in (("data", (250, 0, 10)), ("DATA", (0, 10, 250)))
 )
 DESCRIPTION = stand_in_metadata(TaskType.TENSOR)
 

@@ -15,7 +15,8 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.core.wire.bytes_elements import BinaryElement
-from tasks.inference.error import invalid, quote_value
+from app.core.wire.data_url import decode_data_url, media_type_of
+from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.request import read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
@@ -23,6 +24,7 @@ from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, 
 _LENGTH = struct.Struct("<I")
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
+_PEEK_BYTES = 64
 _MICROSECONDS = 1_000_000
 _MAX_DAYS = 30
 
@@ -31,14 +33,14 @@ class SniffedElement(BinaryElement, frozen=True):
     """A BYTES element received as bytes: an encoded image, base64 of one, or text."""
 
     def binary(self) -> bytes:
-        """Return the bytes; if all of them are base64, with or without a data URI prefix, return the decoded bytes."""
-        encoded = self.data
-        if encoded.startswith(b"data:"):
-            head, comma, encoded = encoded.partition(b",")
-            if not comma or not head.endswith(b";base64"):
+        """Return the bytes; of base64 or a data URL, the decoded bytes."""
+        if media_type_of(self.data[:_PEEK_BYTES].decode("latin-1")) is not None:
+            try:
+                return decode_data_url(self.data.decode("latin-1"))
+            except InferenceError:
                 return self.data
         try:
-            return pybase64.b64decode(encoded, validate=True) if encoded else b""
+            return pybase64.b64decode(self.data, validate=True) if self.data else b""
         except ValueError:
             return self.data
 

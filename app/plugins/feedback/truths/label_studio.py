@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from app.core.wire.data_url import media_type_of
 from app.plugins.evaluation.dataset import EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject, Ring
 from app.plugins.evaluation.datasets.files import (
     as_list,
@@ -120,7 +121,7 @@ def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of the image, and the id of its inference; "" if it is not known."""
     inference = data.get("inference")
     for value in data.values():
-        if not isinstance(value, str) or value == inference or value.startswith("data:"):
+        if not isinstance(value, str) or value == inference or media_type_of(value) is not None:
             continue
         parts = urlsplit(value)
         # Local files are a parameter: /data/local-files/?d=folder/name.jpg
