@@ -17,10 +17,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app.core.server.http.transport import Transport
 
 _END = b"\r\n\r\n"
-_UPGRADE = re.compile(rb"\r\n(?:upgrade|http2-settings)[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE)
+_UPGRADE = re.compile(rb"\r\n(?:upgrade|http2-settings):[\t\x20-\x7e\x80-\xff]*(?=\r\n)", re.IGNORECASE)
+"""Valid fields only, as the parser rejects others."""
 _CONNECTION = re.compile(rb"(\r\nconnection:)([^\r\n]*)", re.IGNORECASE)
 _UPGRADE_OPTIONS = (b"upgrade", b"http2-settings")
 _AUTHORITY = re.compile(rb"[\w.\-\[\]:%]+")
+_TLS_HELLO = b"\x16\x03"
+_TLS_ADVICE = (
+    "Expected HTTP, got TLS: use http:// for this port, or give the server a certificate with --tls-cert and --tls-key"
+)
 _MAPPED = "::ffff:"
 
 _MAX_FRAMING = 9
@@ -86,6 +91,9 @@ class GuardedHttp(HttpToolsProtocol):
             self._reject(431, f"The request line and the headers have more than {limit} bytes")
             return b"", b""
         if not is_complete:
+            if not data[:1].isupper():
+                self._reject(400, _TLS_ADVICE if data.startswith(_TLS_HELLO) else "Expected an HTTP method")
+                return b"", b""
             if not self._head:
                 self._watch("headers", self._settings.header_timeout)
             self._head = data

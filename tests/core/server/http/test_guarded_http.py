@@ -36,6 +36,11 @@ REFUSED = {
     "an empty length": (400, head(b"Content-Length:")),
     "a folded line": (400, head(b"X: 1", b" 2")),
     "a folded encoding": (400, head(b"Transfer-Encoding:", b" chunked") + b"0\r\n\r\n"),
+    "a folded upgrade": (400, head(b"Upgrade: h2c,", b" websocket")),
+    "a folded upgrade before others": (400, b"GET / HTTP/1.1\r\nUpgrade: h2c,\r\n websocket\r\nHost: a\r\n\r\n"),
+    "a NUL in an upgrade": (400, head(b"Upgrade: a\0b")),
+    "a bare line feed in an upgrade": (400, head(b"Upgrade: a\nX: b")),
+    "a space before the colon of an upgrade": (400, head(b"Upgrade : h2c")),
     "bare line feeds": (400, b"GET / HTTP/1.1\nHost: a\n\n"),
     "one bare line feed": (400, head(b"X: 1\nY: 2")),
     "a bare carriage return": (400, head(b"X: 1\rY: 2")),
@@ -84,6 +89,20 @@ def test_ambiguous_request_is_rejected_and_the_next_one_is_not_read(server: Http
     responses = parse_responses(server.send_and_read(request + NEXT))
     assert [code for code, _ in responses] == [status]
     assert responses[0][1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [(b"\x16\x03\x01", "got TLS: use http://"), (b"\0", "HTTP method"), (b"\r\nget", "HTTP method")],
+)
+def test_first_byte_that_begins_no_method_is_rejected_before_the_head_is_complete(
+    server: HttpTestServer, start: bytes, message: str
+) -> None:
+    with server.connect() as connection:
+        connection.sendall(start)
+        [(status, body)] = parse_responses(read_until_closed(connection))
+    assert status == 400
+    assert message in body["error"]
 
 
 @pytest.mark.parametrize(
