@@ -1,6 +1,7 @@
 """Bodies of requests, compressed or not, and answers for errors."""
 
 import asyncio
+import re
 import zlib
 
 from litestar import Response
@@ -13,8 +14,11 @@ from app.core.protocols.status import http_status
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
 
-# zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
-_WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
+_GZIP_BITS = zlib.MAX_WBITS + 16
+"""zlib's window bits: 16 more are gzip's header, and negative ones no header."""
+_PIECE_BYTES = 64 * 1024
+_MAX_MEMBERS = 1000
+_PADDING = re.compile(rb"\0+")
 
 
 async def read_body(request: HttpRequest, engine: Engine) -> bytes:
@@ -37,24 +41,37 @@ async def decompress_body(body: bytes, encoding: str, max_bytes: int) -> bytes:
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Decompress `body`, with at most `max_bytes` bytes in memory.
 
-    Raise INVALID_REQUEST for an unknown encoding, truncated or invalid data, and data behind the stream; TOO_LARGE for
-    more than `max_bytes` bytes.
+    A body in gzip may have several members (RFC 1952). Clients send deflate as zlib's format (RFC 9110, 8.4.1), or
+    without its header. Raise INVALID_REQUEST for an unknown encoding, truncated or invalid data, data behind the
+    stream, and too many members; TOO_LARGE for more than `max_bytes` bytes.
     """
-    window_bits = _WINDOW_BITS.get(encoding)
-    if window_bits is None:
+    if encoding in ("gzip", "x-gzip"):
+        window_bits, max_members = _GZIP_BITS, _MAX_MEMBERS
+    elif encoding == "deflate":
+        has_header = len(body) > 1 and body[0] & 15 == zlib.DEFLATED and int.from_bytes(body[:2], "big") % 31 == 0
+        window_bits, max_members = zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS, 1
+    else:
         raise invalid(f"Expected gzip, deflate or identity, got {quote_value(encoding)}", "Content-Encoding")
-    stream = zlib.decompressobj(window_bits)
-    try:
-        content = stream.decompress(body, max_bytes + 1)
-    except zlib.error as error:
-        raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
-    if len(content) > max_bytes:
-        raise too_large(max_bytes, "bytes after decompression (--max-request-bytes)")
-    if not stream.eof:
-        raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
-    if trailing := len(stream.unused_data.rstrip(b"\0")):
-        raise invalid(f"Expected one {encoding} stream, got {trailing} bytes behind it", "Content-Encoding")
-    return content
+    content, position = bytearray(), 0
+    for _ in range(max_members):
+        stream = zlib.decompressobj(window_bits)
+        while not stream.eof:
+            piece = body[position : position + _PIECE_BYTES]
+            if not piece:
+                raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
+            try:
+                content += stream.decompress(piece, max_bytes + 1 - len(content))
+            except zlib.error as error:
+                raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
+            if len(content) > max_bytes:
+                raise too_large(max_bytes, "bytes after decompression (--max-request-bytes)")
+            position += len(piece) - len(stream.unused_data)
+        if padding := _PADDING.match(body, position):
+            position = padding.end()
+        if position == len(body):
+            return bytes(content)
+    message = f"Expected at most {max_members:,} {encoding} streams, got {len(body) - position} bytes behind them"
+    raise invalid(message, "Content-Encoding")
 
 
 def error_response(protocol: HttpProtocol, error: InferenceError) -> HttpResponse:

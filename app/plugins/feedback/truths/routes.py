@@ -11,6 +11,7 @@ from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 
 from app.core.engine.scheduling.thread_pool import lower_priority
+from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, json_response
 from app.core.protocols.request_info import CLIENT
 from app.core.server.auth.http_access import requires
@@ -169,7 +170,7 @@ def add_lines(store: TruthStore, body: bytes, author: str, *, spread: bool = Fal
 
 
 async def _body(request: HttpRequest, max_bytes: int) -> bytes:
-    body = await request.body()
+    body = await decompress_body(await request.body(), request.headers.get("content-encoding", ""), max_bytes)
     if len(body) > max_bytes:
         raise too_large(max_bytes, "bytes in a body", len(body), "body")
     return body

@@ -1,5 +1,6 @@
 """Truths in stores of both kinds and over HTTP: revisions, verdicts, and the inferences that labels belong to."""
 
+import gzip
 import itertools
 import json
 from collections.abc import Iterator
@@ -220,7 +221,8 @@ def test_truth_is_stored_shown_and_withdrawn(client: TestClient[Litestar]) -> No
 
 def test_lines_have_one_result_each(client: TestClient[Litestar]) -> None:
     lines = '{"id": "a-0-0", "verdict": "right"}\n\n{"id": "x", "verdict": "right"}\n'
-    answer = client.post("/inferences/truths", content=lines).json()
+    headers = {"content-encoding": "gzip"}
+    answer = client.post("/inferences/truths", content=gzip.compress(lines.encode()), headers=headers).json()
     assert answer == {"matched": 1, "results": [{"result": "matched", "ids": ["a-0-0"]}, {"result": "unknown"}]}
 
 
