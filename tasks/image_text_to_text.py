@@ -186,10 +186,13 @@ def _conversation(
 ) -> PromptedImage:
     messages: Sequence[Message] = list(parameters.messages or ())
     check_messages(messages, len(images), limits, path)
+    prompt = messages[-1].text
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.
         parameters = msgspec.structs.replace(parameters, messages=None)
-    return PromptedImage(tuple(images), (messages[-1].text,), parameters, path)
+        if not prompt.strip():
+            prompt = DEFAULT_PROMPT
+    return PromptedImage(tuple(images), (prompt,), parameters, path)
 
 
 def _is_text(request: InferenceRequest, index: int) -> bool:

@@ -102,6 +102,12 @@ def test_usage_counts_image_tokens_and_the_end_token(vlm: TestClient[Litestar]) 
     assert two["usage"]["prompt_tokens"] - usage["prompt_tokens"] == IMAGE_TOKENS
 
 
+@pytest.mark.parametrize("texts", [[""], [" \n"], []])
+def test_image_without_a_question_gets_the_default_question(vlm: TestClient[Litestar], texts: list[str]) -> None:
+    answer = complete(vlm, {"messages": [user(*map(text_part, texts), image_part())]})
+    assert answer["choices"][0]["message"] == complete(vlm, question())["choices"][0]["message"]
+
+
 def test_conversation_with_several_turns_is_answered_in_its_order(vlm: TestClient[Litestar]) -> None:
     reply = {"role": "assistant", "content": "a shape"}
     turns = [*question()["messages"], reply, user(text_part("What color is the shape?"))]
@@ -155,7 +161,6 @@ def test_both_model_lists_have_the_models_that_answer_with_text(several: TestCli
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": ()}, "messages"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
-        ({"messages": [user(image_part())]}, "messages"),
         ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "assistant", "tool_calls": ["a call"]}]}, "messages[0].tool_calls"),
         ({"messages": [user(text_part("<image>"), image_part())]}, "messages"),
