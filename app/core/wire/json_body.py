@@ -7,7 +7,6 @@ checked at the speed of a byte search.
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -16,19 +15,36 @@ from typing import TypeVar, cast
 import msgspec
 import numpy as np
 
+from app.core.wire.lone_surrogates import SURROGATE, LeftoverError, hide_surrogates
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import validation_error
+from tasks.vision.decompression_bombs import PNG_SIGNATURE
+from tasks.vision.header import JPEG_START
+from tasks.vision.tiff import TIFF_STARTS
 
 T = TypeVar("T")
 
 _MAX_DIAGNOSED_BYTES = 1_000_000
 """For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
 
+_PEEK_BYTES = 256
+_IMAGES = (
+    (JPEG_START, "a JPEG image"),
+    (PNG_SIGNATURE, "a PNG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "a WebP image"),
+    *((start, "a TIFF image") for start in TIFF_STARTS),
+    (b"BM", "a BMP image"),
+)
+_IMAGE_ADVICE = (
+    "Send an image as base64 in the JSON; or as the body of /v2/models/<name>/infer with the header "
+    "Inference-Header-Content-Length: 0; or as the body of /infer, if the server has --chariot-protocol chariot-v2"
+)
+
 _STRUCTURAL = b'[]{}",:'
 _NOT_STRUCTURAL = bytes(sorted(set(range(256)) - set(_STRUCTURAL)))
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_SEARCHES = 100
 """Beyond this number of occurrences, other ways are faster than a search for each."""
 
@@ -57,14 +73,19 @@ def read_json(
         limits: limits for text that was not checked yet; None for a part of checked text.
         subject: what the text is, for errors about its syntax.
     """
-    if limits is not None:
-        check_json(bytes(body), limits, path)
     try:
+        if limits is not None:
+            check_json(bytes(body), limits, path)
         return _decoder(expected_type).decode(body)
+    except InferenceError as error:
+        raise _image_error(body, path) or error from None
     except msgspec.ValidationError as error:
         raise validation_error(error, path, expected_type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _diagnose(memoryview(body), error, path, subject) from None
+        if (hidden := hide_surrogates(bytes(body))) is not None:
+            with suppress(LeftoverError):
+                return cast("T", hidden.restore(read_json(hidden.body, expected_type, path, subject=subject)))
+        raise _image_error(body, path) or _diagnose(memoryview(body), error, path, subject) from None
     except RecursionError:
         raise invalid("Expected JSON that is not nested too deeply", path) from None
 
@@ -126,6 +147,17 @@ def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
     return raw.copy()
 
 
+def _image_error(body: bytes | msgspec.Raw, path: str) -> InferenceError | None:
+    """Return an error with advice if a whole body is an image or a form instead of JSON."""
+    start = bytes(memoryview(body)[:_PEEK_BYTES])
+    found = next((name for signature, name in _IMAGES if start.startswith(signature)), None)
+    if start.startswith(b"--") and b"form-data" in start:
+        found = "a form (multipart/form-data)"
+    if path or found is None:
+        return None
+    return invalid(f"Expected JSON, got {found}. {_IMAGE_ADVICE}")
+
+
 def _diagnose(body: memoryview, error: Exception, path: str, subject: str) -> InferenceError:
     if not bytes(body[:_MAX_DIAGNOSED_BYTES]).strip():
         return invalid(f"Expected a JSON object, got an empty {subject}", path)
@@ -148,7 +180,7 @@ def _diagnose(body: memoryview, error: Exception, path: str, subject: str) -> In
 def _is_invalid_json(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    return isinstance(value, str) and _SURROGATE.search(value) is not None
+    return isinstance(value, str) and SURROGATE.search(value) is not None
 
 
 def check_json(body: bytes, limits: Limits, path: str = "") -> None:

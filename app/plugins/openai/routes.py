@@ -15,7 +15,7 @@ from app.core.protocols.inference_call import EVENT_STREAM, InferenceCall, Reque
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
-from app.core.wire.json_body import event
+from app.core.wire.json_body import event, read_json
 from app.plugins.kserve_v1.wire import WireModel
 from app.plugins.openai.codec import ChatCodec, CompletionCodec, find_model
 from app.plugins.openai.embeddings import EmbeddingsCall
@@ -36,7 +36,6 @@ _MAX_INLINE_BYTES = 256 * 1024
 """Longer bodies are not scanned in the event loop, so that other requests do not wait."""
 
 _DONE = event(b"[DONE]")
-_HEAD = msgspec.json.Decoder(WireModelName)
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CODES = {
@@ -151,8 +150,8 @@ def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
     Invalid bodies are reported when they are decoded.
     """
     name, is_streamed = None, False
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        head = _HEAD.decode(body)
+    with suppress(InferenceError):
+        head = read_json(body, WireModelName)
         name, is_streamed = head.model, bool(head.stream)
     if not name:
         with suppress(InferenceError):

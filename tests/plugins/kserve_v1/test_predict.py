@@ -78,7 +78,7 @@ def test_instance_parameters_override_request_parameters(client: Client) -> None
 
 
 def test_metadata_is_returned_byte_for_byte(client: Client) -> None:
-    text = b'{"extended_metadata" : [{"key":"\\u00e9","type":"float","value":1.50}],  "n": 1e400}'
+    text = b'{"extended_metadata" : [{"key":"\\u00e9","type":"float","value":1.50}],  "n": 1e400, "f": "caf\\udce9"}'
     body = b'{"instances":["%s",{"b64":"%s","parameters":{"metadata":%s}}]}' % (*[IMAGE.encode()] * 2, text)
     response = client.post("/v1/models/detector:predict", content=body)
     assert response.status_code == 200, response.text

@@ -20,6 +20,7 @@ from tasks.inference.tensor import BytesTensor, Element
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 PARAMETERS_HEADER = "chariot-inference-parameters"
+_FORM = "multipart/form-data"
 _JSON_PLACES = {"data[0]": "input"}
 _IMAGE_PLACES = {"data": "body", "data[0]": "body", "parameters": PARAMETERS_HEADER}
 _encoder = msgspec.json.Encoder()
@@ -63,6 +64,8 @@ def decode(
         if not lines:
             raise invalid("Expected at least one line of JSON, got an empty body")
         inputs = [_json_input(line, f"inputs[{index}]", limits) for index, line in enumerate(lines)]
+    elif media_type == _FORM:
+        raise invalid("Expected the image itself, got a form: with curl, use --data-binary @FILE instead of -F", "body")
     else:
         inputs = [_raw_input(body, parameters_header, limits)]
     return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))

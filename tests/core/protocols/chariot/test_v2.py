@@ -66,6 +66,11 @@ def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, 
     assert "empty body" in error_message(post(chariot_v2_client, b"", content_type))
 
 
+def test_form_instead_of_an_image_is_rejected_with_the_option_of_curl(chariot_v2_client: Client) -> None:
+    message = error_message(post(chariot_v2_client, b"--b\r\n", "multipart/form-data; boundary=b"))
+    assert message.startswith("body: Expected the image itself, got a form")
+
+
 def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:
     metadata = '[ {"key":"a",  "type":"int","value":"1"} ]'
     single = post(chariot_v2_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())

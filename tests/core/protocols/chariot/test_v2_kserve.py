@@ -33,6 +33,8 @@ def test_id_comes_from_body_then_header_then_is_generated(client: Client) -> Non
         rb'"\u00e9\/ \u0041 [{\"key\": 1}]"',
         rb'{"b" : 1.10,  "a":[1e2, 12345678901234567890123], "a": null}',
         *(b"[ ]", b"null", b"12", b'""'),
+        rb'"caf\udce9.jpg"',
+        rb'{"\uDC00":["\ud83d", {"metadata" : "\ude00 \ud83d\ude00 \\udce9"}], "b": 1.10}',
         json.dumps('not JSON at all \u00e9\u4e2d "quoted" \\ back').encode(),
     ],
 )
@@ -41,6 +43,51 @@ def test_metadata_json_is_returned_byte_for_byte(client: Client, raw: bytes) -> 
     response = client.post("/v2/models/m-detector/infer", content=body)
     assert response.status_code == 200, response.text
     assert b'"parameters":{"metadata":' + raw + b"}" in response.content
+
+
+def test_lone_surrogates_of_several_inputs_are_returned_with_their_output(client: Client) -> None:
+    body = json.dumps({"inputs": [image_input(metadata=f"{number}\udce9\u00e9") for number in range(20)]})
+    outputs = client.post("/v2/models/m-detector/infer", content=body.encode()).json()["outputs"]
+    assert [output["parameters"]["metadata"] for output in outputs] == [f"{number}\udce9\u00e9" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("place", "path"), [("name", "inputs[0].name"), ("parameters", "inputs[0].parameters.labels"), ("id", "id")]
+)
+def test_lone_surrogate_elsewhere_is_rejected_beside_metadata_with_one(client: Client, place: str, path: str) -> None:
+    tensor = image_input(metadata="\udce9", **({"labels": "\udce9"} if place == "parameters" else {}))
+    body = {
+        "id": "\udce9" if place == "id" else "a",
+        "inputs": [{**tensor, "name": "\udce9"} if place == "name" else tensor],
+    }
+    response = client.post("/v2/models/m-detector/infer", content=json.dumps(body).encode())
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(f"{path}: Expected Unicode")
+
+
+FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.jpg"\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        *((encode_image(rectangle(64, 48), name), f"a {name} image") for name in ("JPEG", "PNG", "GIF", "TIFF", "BMP")),
+        (encode_image(rectangle(64, 48), "WEBP"), "a WebP image"),
+        (b"\xff\xd8\xff" + b"{[" * 5000, "a JPEG image"),
+        (FORM + encode_image(rectangle(64, 48)) + b"\r\n--b--\r\n", "a form (multipart/form-data)"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+@pytest.mark.parametrize("path", ["/v2/models/m-detector/infer", "/v2/models/detector/infer"])
+def test_image_instead_of_json_is_rejected_with_the_ways_that_work(
+    client: Client, path: str, body: bytes, found: str
+) -> None:
+    response = client.post(path, content=body, headers={"content-type": "image/jpeg"})
+    message = response.json()["error"]
+    assert response.status_code == 400
+    assert message.startswith(f"Expected JSON, got {found}. ")
+    ways = ("as base64 in the JSON", "Inference-Header-Content-Length: 0", "--chariot-protocol chariot-v2")
+    assert all(way in message for way in ways)
 
 
 def test_invalid_metadata_is_counted_and_inference_succeeds(client: Client) -> None:

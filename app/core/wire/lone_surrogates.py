@@ -1,0 +1,76 @@
+"""Decode JSON whose metadata has lone surrogates, such as the name of a file that is not in UTF-8.
+
+Decoders reject them. Metadata is returned unread, so here its texts are hidden from the decoder and put back as they
+were received.
+"""
+
+import json
+import re
+import secrets
+from typing import Any, cast
+
+import msgspec
+
+from metadata.request import METADATA_PARAMETER
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(rb"\\u[dD][89a-fA-F]")
+_MEMBER = re.compile(f'"{METADATA_PARAMETER}"\\s*:\\s*')
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_scanner = json.JSONDecoder()
+
+
+def hide_surrogates(body: bytes) -> "HiddenTexts | None":
+    """Return a body whose metadata can be decoded; None if no lone surrogate prevents that."""
+    if not _ESCAPED.search(body):
+        return None
+    try:
+        hidden = HiddenTexts(body)
+    except (ValueError, RecursionError):
+        return None
+    return hidden if hidden.texts else None
+
+
+class LeftoverError(Exception):
+    """A hidden text is at a place that is read."""
+
+
+class HiddenTexts:
+    """A body with other texts for those in its metadata that have lone surrogates. Raise ValueError if it is not JSON.
+
+    Attributes:
+        body: the body without lone surrogates in its metadata.
+        texts: the texts that are hidden.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.texts: list[bytes] = []
+        self._secret = secrets.token_hex(16)
+        self._replacement = re.compile(f'"{self._secret}([0-9]+)"'.encode())
+        # One character a byte keeps all bytes. Surrogates are escaped.
+        text = body.decode("latin-1")
+        parts, begin, position = list[str](), 0, 0
+        while member := _MEMBER.search(text, position):
+            _, position = _scanner.raw_decode(text, member.end())
+            for literal in _TEXT.finditer(text, member.end(), position):
+                if SURROGATE.search(json.loads(literal[0])):
+                    parts += text[begin : literal.start()], f'"{self._secret}{len(self.texts)}"'
+                    self.texts.append(literal[0].encode("latin-1"))
+                    begin = literal.end()
+        self.body = "".join([*parts, text[begin:]]).encode("latin-1")
+
+    def restore(self, value: object) -> object:
+        """Return a decoded value with the texts in its undecoded parts. Raise LeftoverError if others have one."""
+        if isinstance(value, msgspec.Raw):
+            return msgspec.Raw(self._replacement.sub(lambda match: self.texts[int(match[1])], bytes(value)))
+        if isinstance(value, str) and self._secret in value:
+            raise LeftoverError
+        if isinstance(value, msgspec.Struct):
+            for name in value.__struct_fields__:
+                msgspec.structs.force_setattr(value, name, self.restore(getattr(value, name)))
+        elif isinstance(value, dict):
+            members = cast("dict[Any, Any]", value).items()
+            return {self.restore(name): self.restore(member) for name, member in members}
+        elif isinstance(value, list):
+            return [self.restore(item) for item in cast("list[Any]", value)]
+        return value
