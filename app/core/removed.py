@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 REMOVED = {
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
+    "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

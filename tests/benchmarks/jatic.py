@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from app.plugins.jatic.export import export_jatic
 from app.plugins.maite.models import as_maite
 from tests.support.models.jatic_models import LABELS, Model, write_classifier, write_detector
 from tests.support.servers.client_environments import python_with
@@ -44,11 +43,6 @@ def _sides(height: int, width: int, channels: str = "RGB") -> dict[str, Any]:
 _GREY = {"shape": ("b", 1, "h", "w"), **_sides(10, 20, "GRAYSCALE")}
 
 
-def _exported(folder: Path) -> Model:
-    exported = export_jatic(ROOT / "fixtures" / "models" / "classifier", folder)
-    return Model(exported.graph, exported.metadata)
-
-
 CASES: Mapping[str, Case] = {
     "detector 33x47 to 10x20, labels as object": Case(write_detector),
     "detector, labels as list": Case(partial(write_detector, labels=LABELS)),
@@ -65,7 +59,6 @@ CASES: Mapping[str, Case] = {
     "classifier, RGBA to grey": Case(partial(write_classifier, **_GREY), (1, 4, 33, 47)),
     "classifier, fixed batch of 3": Case(partial(write_classifier, shape=(3, 3, 10, 20), batchSize=3), (3, 3, 33, 47)),
     "classifier, 480x640 to 64x64": Case(partial(write_classifier, **_sides(64, 64)), (2, 3, 480, 640)),
-    "classifier, exported from the fixtures": Case(_exported, (2, 3, 200, 300)),
     "classifier, 9x12 to 64x48": Case(partial(write_classifier, **_sides(64, 48)), (1, 3, 9, 12)),
 }
 

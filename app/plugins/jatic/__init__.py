@@ -4,7 +4,5 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
-    extends={"torch.export_formats": Ref("app.plugins.jatic.export:EXPORT_FORMATS")},
 )

@@ -8,8 +8,7 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingPath
 from cyclopts.validators import Number
 
-from app.core.cli.terminal import console, printable, reject_unused, stop, table
-from app.core.plugins import registry
+from app.core.cli.terminal import console, printable, table
 from app.core.settings.server import SettingsError
 
 _OPSET = 17
@@ -21,34 +20,18 @@ def export(
     folder: ExistingPath,
     *,
     output: Annotated[Path, Parameter(help="The folder to write the model and its configuration into.")],
-    format: str = "onnx",  # noqa: A002
     opset: Annotated[int, Parameter(validator=Number(gte=14, lte=20))] = _OPSET,
     tolerance: float = 1e-3,
 ) -> None:
     """Export a transformers model to ONNX, run both on the same images, and fail when the outputs differ.
 
-    With --format jatic, write an ONNX classifier for MAITE's tools, such as CheckMAITE.
-
     Args:
-        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter. With --format
-            jatic, the folder or file of an ONNX classifier.
+        folder: Hugging Face folder of an image classifier, an object detector, or a semantic segmenter.
         output: Folder to write to.
-        format: onnx, or jatic for the graph and metadata file of JATIC_ONNX.
         opset: ONNX opset version, 14 to 20.
-        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value; with
-            --format jatic, between scores.
+        tolerance: Maximum difference between outputs of ONNX Runtime and torch, relative to the largest value.
     """
-    terminal, exporters = console(), dict(registry().extensions("torch.export_formats"))
-    if format not in ("onnx", *exporters):
-        raise SettingsError(f"--format: Expected one of {', '.join(['onnx', *exporters])}, got {format}")
-    if format != "onnx":
-        reject_unused(f"with --format {format}", {"--opset": opset != _OPSET})
-        lines, difference = exporters[format](folder, output)
-        for line in lines:
-            terminal.print(printable(line), soft_wrap=True)
-        if difference > tolerance:
-            stop(f"the scores differ by {difference:.2e}, more than --tolerance {tolerance:g}", 1)
-        return
+    terminal = console()
     if not folder.is_dir():
         raise SettingsError(f"{folder}: Expected a folder of transformers, got a file")
     from app.plugins.torch.compare_export import export_model
