@@ -31,9 +31,10 @@ from app.plugins.evaluation.evaluation import (
     read_label_map,
 )
 from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
-from app.plugins.evaluation.rendering import html_report, json_report, print_report
+from app.plugins.evaluation.presentation import PRINTED_FIGURES, present, values_of
 from app.plugins.evaluation.report import EvaluationReport, EvaluationRun, wanted_parts
 from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
+from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
 
 _TOO_LOW = 1
@@ -160,7 +161,8 @@ def evaluate(
     except KeyboardInterrupt:
         way_on = f"run the same command again to resume from {out}" if out else "use --out to make it resumable"
         exit_interrupted(f"interrupted; {way_on}")
-    print_report(report, console())
+    print_report(present(report, with_images=False), console(), max_figures=PRINTED_FIGURES)
+    console().print("--html FILE writes all figures, classes and mistakes; --json FILE writes them for programs")
     try:
         _write(report, out, json, html)
     except OSError as error:
@@ -198,12 +200,12 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
 def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None) -> None:
     if out:
         out.mkdir(parents=True, exist_ok=True)
-    for render, paths in (
-        (json_report, (json, out and out / "report.json")),
-        (html_report, (html, out and out / "report.html")),
-    ):
-        for path in filter(None, paths):
-            path.write_bytes(render(report))
+    for path in filter(None, (json, out and out / "report.json")):
+        path.write_bytes(to_json(values_of(report)))
+    if pages := [path for path in (html, out and out / "report.html") if path]:
+        content = html_report(present(report, with_images=True))
+        for path in pages:
+            path.write_bytes(content)
 
 
 def _check_minima(report: EvaluationReport, minima: Mapping[str, float]) -> None:

@@ -14,8 +14,9 @@ from app.plugins.evaluation.metrics.classes import measure_classes
 from app.plugins.evaluation.metrics.objects import measure_objects
 from app.plugins.evaluation.metrics.pixels import measure_pixels
 from app.plugins.evaluation.metrics.texts import measure_texts
-from app.plugins.evaluation.report import EvaluationReport, Figure, Measures
+from app.plugins.evaluation.report import EvaluationReport, Measures
 from app.plugins.evaluation.runner import InferenceClient, Records
+from app.report import Figure
 from tasks.task import TaskType
 from tasks.vision.contours import MAX_PIXELS
 

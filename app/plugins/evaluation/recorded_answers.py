@@ -11,12 +11,12 @@ import msgspec
 from app.core.plugins import registry
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import with_slashes
-from app.plugins.evaluation.report import Figure
 from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
 from app.plugins.recording.query.reader import default_reason, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
+from app.report import Figure
 
 _Index = Mapping[str, Sequence[Item]]
 CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"

@@ -10,29 +10,13 @@ from app.core.plugins import registry
 from app.core.settings.model import ModelSource
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import Dataset
+from app.report import Cell, Chart, Figure, Table
 from tasks.task import TaskType
-
-
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of the result, with its name in options and JSON. Higher is better; None is undefined."""
-
-    name: str
-    title: str
-    value: float | None
 
 
 def figures_of(values: Mapping[str, float | None], titles: Mapping[str, str]) -> tuple[Figure, ...]:
     """Return a figure for each title, by its name; its value is None if `values` lacks it."""
     return tuple(Figure(name=name, title=title, value=values.get(name)) for name, title in titles.items())
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table; the first cell of a row names its subject. The terminal shows those that the user asks for."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | int | None, ...], ...]
-    printed: bool = False
 
 
 def slice_tables(
@@ -45,30 +29,13 @@ def slice_tables(
 
     `measure` returns the values of the results with these indexes, for all `columns` but the first, their number.
     """
-    rows: list[tuple[str | float | int | None, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for key in keys:
         indexes = defaultdict[str, list[int]](list)
         for index, result in enumerate(results):
             indexes[result.item.metadata.get(key, "(none)")].append(index)
         rows += [(f"{key} = {value}", len(indexes[value]), *measure(indexes[value])) for value in sorted(indexes)]
-    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows), printed=True)] if keys else []
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a chart."""
-
-    name: str
-    xs: tuple[float, ...]
-    ys: tuple[float, ...]
-
-
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A line chart with 0..1 on both axes."""
-
-    title: str
-    x: str
-    y: str
-    lines: tuple[Line, ...]
+    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows))] if keys else []
 
 
 class Confusion(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +67,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one task on one dataset. The terminal shows the first five figures."""
+    """The results of one task on one dataset. Higher figures are better; the terminal shows the first five."""
 
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...] = ()

@@ -15,7 +15,8 @@ from app.plugins.calibration.settings import CalibrationOptions, CalibrationSett
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint
 from app.plugins.evaluation.metrics.bootstrap import DRAWS, Estimate, draw_sums, estimate
-from app.plugins.evaluation.report import Chart, EvaluationReport, EvaluationRun, Line, Table
+from app.plugins.evaluation.report import EvaluationReport, EvaluationRun
+from app.report import Chart, Line, Table
 from tasks.task import TaskType
 
 BINS = 15
@@ -134,7 +135,7 @@ def _table(measured: Mapping[str, Measured]) -> Table:
         (name, one.events, *msgspec.structs.astuple(one.ece), *msgspec.structs.astuple(one.brier), one.loss)
         for name, one in measured.items()
     )
-    return Table(title="Calibration on held-out images", columns=columns, rows=rows, printed=True)
+    return Table(title="Calibration on held-out images", columns=columns, rows=rows)
 
 
 def _chart(measured: Mapping[str, Measured]) -> Chart:

@@ -6,7 +6,8 @@ from typing import Any
 
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import import_optional
-from app.plugins.evaluation.report import Confusion, Measures, Mistake, Table, figures_of, slice_tables
+from app.plugins.evaluation.report import Confusion, Measures, Mistake, figures_of, slice_tables
+from app.report import Table
 
 _NONE = "(nothing)"
 """The class of an image without a predicted class."""
@@ -67,7 +68,7 @@ def _measure(results: Sequence[EvaluatedItem]) -> tuple[Mapping[str, float | Non
         "roc_auc": sum(areas.values()) / len(areas) if areas else None,
     }
     columns = ("class", "images", "precision", "recall", "F1", "ROC AUC")
-    return values, Table(title="Classes", columns=columns, rows=tuple(rows))
+    return values, Table(title="Classes", columns=columns, rows=tuple(rows), printed=False)
 
 
 def _classification(valor: Any, uid: str, result: EvaluatedItem) -> Any:

@@ -7,7 +7,8 @@ import msgspec
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
 from app.plugins.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
-from app.plugins.evaluation.report import Chart, Line, Measures, Table, figures_of, slice_tables
+from app.plugins.evaluation.report import Measures, figures_of, slice_tables
+from app.report import Chart, Line, Table
 from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
@@ -120,13 +121,13 @@ def _classes(metrics: _ObjectMetrics, confidence: float) -> Table:
         rows.append((name, 0, None, None, None, None, *metrics.rates(IOUS[0], confidence, found)))
     columns = ("class", "objects", "AP", "AP50", "AP75", "AR", "precision", "recall", "F1")
     title = f"Classes; precision, recall and F1 at IoU 0.5, score {confidence:g}"
-    return Table(title=title, columns=columns, rows=tuple(rows))
+    return Table(title=title, columns=columns, rows=tuple(rows), printed=False)
 
 
 def _ious(metrics: _ObjectMetrics) -> Table:
     best = [max((metrics.rates(iou, score)[2] or 0.0, -score) for score in _SCORES) for iou in IOUS]
     rows = tuple((f"{iou:g}", metrics.coco.map(iou), f1, -score) for iou, (f1, score) in zip(IOUS, best, strict=True))
-    return Table(title="IoU thresholds", columns=("IoU", "AP", "best F1", "at a score of"), rows=rows)
+    return Table(title="IoU thresholds", columns=("IoU", "AP", "best F1", "at a score of"), rows=rows, printed=False)
 
 
 def _charts(metrics: _ObjectMetrics) -> tuple[Chart, ...]:

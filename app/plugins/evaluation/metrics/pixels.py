@@ -8,7 +8,8 @@ import numpy as np
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import import_optional
 from app.plugins.evaluation.masks import decode_mask, predicted_mask, truth_mask
-from app.plugins.evaluation.report import Measures, Table, figures_of
+from app.plugins.evaluation.report import Measures, figures_of
+from app.report import Table
 
 _TITLES = {"pixel_accuracy": "pixel accuracy, background included", "miou": "mean IoU of the pixels of classes"}
 
@@ -54,6 +55,7 @@ def _measure(evaluator: Any, results: Sequence[EvaluatedItem], labels: Sequence[
     present = [label for label in labels if label in true]
     mean = sum(rates["IOU"][label] for label in present) / len(present) if present else None
     rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(present))
-    table = Table(title="Pixels of classes", columns=("class", "IoU", "precision", "recall"), rows=rows)
+    columns = ("class", "IoU", "precision", "recall")
+    table = Table(title="Pixels of classes", columns=columns, rows=rows, printed=False)
     values = {"pixel_accuracy": float(metrics["Accuracy"][0].value), "miou": mean}
     return Measures(figures=figures_of(values, _TITLES), tables=(table,))

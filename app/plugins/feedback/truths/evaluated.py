@@ -12,7 +12,6 @@ from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION, RecordedTruths
-from app.plugins.evaluation.report import Figure
 from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.right_answer import Records, item_of
@@ -20,6 +19,7 @@ from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import ANY_REASON, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
 from app.plugins.recording.stores.store import parse_dsn
+from app.report import Figure
 from tasks.task import TaskType
 
 _Z = 1.959964

@@ -13,8 +13,9 @@ from rich.console import Console
 
 from app.plugins.evaluation.dataset import EvaluationError, Item, LabelledObject, import_optional
 from app.plugins.evaluation.evaluation import check_slices, evaluate_records
-from app.plugins.evaluation.rendering import html_report, json_report, print_report
+from app.plugins.evaluation.presentation import PRINTED_FIGURES, present, values_of
 from app.plugins.evaluation.report import EvaluationReport
+from app.report import html_report, print_report, to_json
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import dataset, write_image
 
@@ -39,12 +40,20 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> EvaluationRepo
 def printed(result: EvaluationReport, width: int) -> str:
     """Return what a terminal of that width shows."""
     written = io.StringIO()
-    print_report(result, Console(file=written, width=width))
+    print_report(present(result, with_images=False), Console(file=written, width=width), max_figures=PRINTED_FIGURES)
     return written.getvalue()
 
 
+def page_of(result: EvaluationReport) -> str:
+    return html_report(present(result, with_images=True)).decode()
+
+
+def json_of(result: EvaluationReport) -> Any:
+    return json.loads(to_json(values_of(result)))
+
+
 def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
-    parsed = json.loads(json_report(report(tmp_path)))
+    parsed = json_of(report(tmp_path))
     assert (parsed["task"], parsed["images"], parsed["measured"]) == ("OBJECT_DETECTION", 3, 2)
     assert parsed["figures"]["recall"] == 0.5
     assert parsed["failures"] == {"c.png": HOSTILE}
@@ -55,7 +64,7 @@ def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
 
 
 def test_json_report_has_the_rows_of_checkmaite(tmp_path: Path) -> None:
-    parsed = json.loads(json_report(report(tmp_path, "cat", slices=())))
+    parsed = json_of(report(tmp_path, "cat", slices=()))
     overall = [row for row in parsed["maite_evaluation"] if row["scope"] == "overall"]
     assert {row["output_key"]: row["output_value"] for row in overall} == parsed["figures"]
     assert {row["class_name"] for row in overall} == {None}
@@ -69,13 +78,13 @@ def test_json_report_has_the_rows_of_checkmaite(tmp_path: Path) -> None:
 def test_rows_of_checkmaite_have_each_class_of_images(tmp_path: Path) -> None:
     data = dataset(tmp_path, *(Item(id=label, image=tmp_path, label=label) for label in ("cat", "dog")), labels=["cat"])
     records = {label: [{"label": "cat", "score": 0.5}, {"label": "dog", "score": 0.25}] for label in ("cat", "dog")}
-    rows = json.loads(json_report(evaluate_records(data, records, {}, "model")))["maite_evaluation"]
+    rows = json_of(evaluate_records(data, records, {}, "model"))["maite_evaluation"]
     recall = {row["class_name"]: row["output_value"] for row in rows if row["output_key"] == "recall"}
     assert recall == {None: 0.5, "cat": 1, "dog": 0}
 
 
 def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
-    page = html_report(report(tmp_path)).decode()
+    page = page_of(report(tmp_path))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert 'class="missed"' in page
@@ -88,16 +97,16 @@ def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
 def test_page_is_written_without_a_deleted_image(tmp_path: Path) -> None:
     result = report(tmp_path)
     (tmp_path / "0.png").unlink()
-    assert "1 missed, 1 wrong" in html_report(result).decode()
+    assert "1 missed, 1 wrong" in page_of(result)
 
 
 def test_terminal_shows_five_figures_failures_and_what_chariots_figure_compares_with(tmp_path: Path) -> None:
     text = printed(report(tmp_path), 200)
     assert HOSTILE in text
     assert "2 of 3 images measured" in text
-    assert "not answered c.png" in text
+    assert re.search(r"^│ c.png +│ <script>", text, re.MULTILINE)
     figures = ["map_coco", "ap50", "mAPAveragedOverIOUs", "precision", "recall"]
-    assert re.findall(r"^│ (\w+)", text, re.MULTILINE) == figures
+    assert re.findall(r"^│ (\w+)", text, re.MULTILINE)[:-1] == figures
     assert "compare it with map_coco, not with ap50" in text
     assert "Classes" not in text
 
@@ -113,7 +122,7 @@ def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> Non
     labels = [f"c{index}" for index in range(60)]
     data = dataset(tmp_path, *(Item(id=label, image=tmp_path, label=label) for label in labels), labels=labels)
     records = {label: [{"label": "c0", "score": 1.0}] for label in labels}
-    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    page = page_of(evaluate_records(data, records, {}, "m"))
     assert 'class="matrix"' not in page
     assert "What was taken for what" in page
 
@@ -129,22 +138,11 @@ def test_labels_unknown_to_the_dataset_share_a_column(tmp_path: Path) -> None:
     items = tuple(Item(id=name, image=write_image(tmp_path / name), label=name[0]) for name in ("a.png", "b.png"))
     data = dataset(tmp_path, *items, labels=["a", "b"])
     records = {"a.png": [{"label": "a", "score": 1.0}], "b.png": [{"label": "stray", "score": 1.0}]}
-    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    page = page_of(evaluate_records(data, records, {}, "m"))
     matrix = page[page.index('class="matrix"') : page.index("What was taken for what")]
     assert "other labels" in matrix
     assert "stray" not in matrix
-    assert "<td>b</td><td>stray</td><td>1</td>" in page
-
-
-def test_worst_images_show_each_image_once(tmp_path: Path) -> None:
-    image = write_image(tmp_path / "a.png")
-    items = [Item(id=str(n), image=image, question=f"Question {n}?", answers=("yes",)) for n in range(3)]
-    data = dataset(tmp_path, *items, task=TaskType.IMAGE_TEXT_TO_TEXT)
-    records = {question.id: [{"prompt": question.question, "answer": "no"}] for question in items}
-    page = html_report(evaluate_records(data, records, {}, "m")).decode()
-    assert page.count("data:image/jpeg") == 1
-    assert "1 of 1 with mistakes" in page
-    assert all(f"Question {number}?" in page for number in range(3))
+    assert '<td>b</td><td>stray</td><td class="number">1</td>' in page
 
 
 def test_images_too_large_for_masks_are_not_measured(tmp_path: Path) -> None:
