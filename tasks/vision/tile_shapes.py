@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.vision.contours import Contour, bounds_of, contours_of_mask, mask_of_contours
-from tasks.vision.filtering import probabilistic_ious, suppress_boxes
+from tasks.vision.filtering import probabilistic_ious, rotated_intersections, suppress_boxes
 
 Indices = NDArray[np.intp]
 
@@ -100,9 +100,7 @@ class OrientedBoxes:
         return float(self._boxes[index, 2]) * float(self._boxes[index, 3])
 
     def intersections(self, index: int, others: Indices, /) -> NDArray[np.float64]:
-        corners = self._corners[index]
-        areas = [cv2.intersectConvexConvex(corners, self._corners[other])[0] for other in others.tolist()]
-        return np.array(areas, np.float64)
+        return rotated_intersections(np.broadcast_to(self._boxes[index], (len(others), 5)), self._boxes[others])
 
     def parallel(self, index: int, others: Indices, /) -> NDArray[np.bool_]:
         # A part of a long object can be higher than it is long, so that the axes may be swapped.
