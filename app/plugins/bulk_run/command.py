@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveInt
+from cyclopts.types import NonNegativeFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app import __version__
@@ -38,7 +38,6 @@ def run(
     name: str | None = None,
     server: ServerOptions = ServerOptions(),  # noqa: B008
     candidate_labels: list[str] | None = None,
-    tile: NonNegativeInt | None = None,
     parameter: list[str] | None = None,
     batch: PositiveInt | None = None,
     concurrency: PositiveInt | None = None,
@@ -57,12 +56,11 @@ def run(
     reason. Exits with 0 if all images have rows, with 2 if the run stopped, and with 130 when it was interrupted.
 
     Args:
-        source: Folder, glob, manifest (.jsonl, .parquet), .tar of WebDataset, or a URL of these, such as s3://.
+        source: Folder, glob, manifest (.jsonl, .parquet), .tar, or a URL of these, such as s3://.
         to: Folder for the results, or one file that ends in .parquet.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
-        tile: Side of the tiles into which images are cut, in pixels, for models that find objects; 0 for none.
         parameter: Extra parameter of every image, "name=value"; may be repeated.
         batch: Images in one call of a local model; 1 by default.
         concurrency: Threads of a local model, one for each core by default; parallel requests with --url, 8 by default;
@@ -87,8 +85,8 @@ def run(
             reject_unused("without --ray", {"--num-gpus": num_gpus})
         images = Source(source)
         parameters = read_assignments(parameter or ())
-        given = {"candidate_labels": candidate_labels, "tile": tile}
-        parameters |= {name: value for name, value in given.items() if value is not None}
+        if candidate_labels is not None:
+            parameters["candidate_labels"] = candidate_labels
         configure_process()
         if ray is not None:
             with needs_extra("--ray", "ray", SettingsError):

@@ -29,10 +29,10 @@ _IMAGE_KEYS = ("image", "path", "url", "uri", "file_name", "file")
 _RECORDED = "protocol"
 """A column of every recording."""
 _STORES = ("sqlite", "postgresql", "postgres", "postgresql+asyncpg")
-_SHARD = ".tar"
+_TAR = ".tar"
 _WILDCARD = re.compile(r"[*?\[]")
 _ROWS = 4096
-_EXPECTED = "a folder, a glob, a manifest that ends in .jsonl or .parquet, a .tar file of WebDataset, or a URL of these"
+_EXPECTED = "a folder, a glob, a manifest that ends in .jsonl or .parquet, a .tar file, or a URL of these"
 
 
 class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Source:
     @property
     def countable(self) -> bool:
         """Return whether the images can be counted without reading them, as those in tar files cannot."""
-        return self._is_manifest or not any(location.lower().endswith(_SHARD) for _, location in self._listed())
+        return self._is_manifest or not any(location.lower().endswith(_TAR) for _, location in self._listed())
 
     @property
     def _is_manifest(self) -> bool:
@@ -94,8 +94,8 @@ class Source:
             yield from _unique(_in_manifest(self.text))
             return
         for name, location in self._listed():
-            if location.lower().endswith(_SHARD):
-                yield from _unique(_in_shard(name, location))
+            if location.lower().endswith(_TAR):
+                yield from _unique(_in_tar(name, location))
             else:
                 yield SourceImage(name=_printable(name), location=location)
 
@@ -138,7 +138,7 @@ def open_images(text: str) -> Source | None:
         row = next(_rows(text), "")
         is_manifest = not isinstance(row, str) and _RECORDED not in row and any(key in row for key in _IMAGE_KEYS)
         return Source(text) if is_manifest else None
-    return Source(text) if scheme or text.lower().endswith(_SHARD) or _WILDCARD.search(text) else None
+    return Source(text) if scheme or text.lower().endswith(_TAR) or _WILDCARD.search(text) else None
 
 
 IMAGE_SOURCES = (open_images,)
@@ -160,7 +160,7 @@ def _is_image(path: str) -> bool:
     """Return whether a name is that of an image, of a recorded image or of a tar file."""
     name = path.rpartition("/")[2]
     ending = PurePosixPath(name).suffix.lower()
-    return ending in IMAGE_ENDINGS or ending == _SHARD or DIGEST.fullmatch(name) is not None
+    return ending in IMAGE_ENDINGS or ending == _TAR or DIGEST.fullmatch(name) is not None
 
 
 def _in_manifest(location: str) -> Iterator[SourceImage]:
@@ -207,46 +207,20 @@ def _parquet_rows(location: str) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _in_shard(name: str, location: str) -> Iterator[SourceImage]:
-    """Yield the images of a tar file. Files with the same name up to the first dot belong together (WebDataset)."""
-    sample, images, metadata = "", list[tuple[str, bytes]](), dict[str, Any]()
-
-    def finished() -> Iterator[SourceImage]:
-        for member, data in images:
-            yield SourceImage(name=_printable(f"{name}/{member}"), data=data, metadata=metadata_entries(metadata))
-
+def _in_tar(name: str, location: str) -> Iterator[SourceImage]:
+    """Yield the images of a tar file."""
     try:
         # Read as a stream, because object stores seek slowly.
         with _open(location) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
             for member in archive:
-                content = archive.extractfile(member)
-                folder, _, file_name = member.name.rpartition("/")
-                key, _, ending = file_name.partition(".")
-                # macOS adds a hidden file for each file, which would separate an image from its class.
-                if content is None or not key:
+                file_name = PurePosixPath(member.name)
+                # macOS adds a hidden file for each file.
+                if file_name.suffix.lower() not in IMAGE_ENDINGS or file_name.name.startswith("."):
                     continue
-                if f"{folder}/{key}" != sample:
-                    yield from finished()
-                    sample, images, metadata = f"{folder}/{key}", [], {}
-                ending = ending.lower()
-                if f".{ending.rpartition('.')[2]}" in IMAGE_ENDINGS:
-                    images.append((member.name, content.read()))
-                else:
-                    metadata |= _shard_values(ending, content.read())
-        yield from finished()
+                if (content := archive.extractfile(member)) is not None:
+                    yield SourceImage(name=_printable(f"{name}/{member.name}"), data=content.read())
     except (OSError, tarfile.TarError) as error:
-        yield from finished()
         yield SourceImage(name=_printable(name), error=f"{name} cannot be read to its end: {error_text(error)}")
-
-
-def _shard_values(ending: str, data: bytes) -> Mapping[str, Any]:
-    """Return the values of a file beside an image: the fields of JSON, or a class or text under the file's ending."""
-    try:
-        if ending == "json":
-            return msgspec.json.decode(data, type=dict[str, Any])
-        return {ending: data.decode().strip()} if ending in ("cls", "txt") else {}
-    except (RecursionError, ValueError):
-        return {}
 
 
 def metadata_entries(row: Mapping[str, Any]) -> tuple[MetadataEntry, ...]:

@@ -84,21 +84,13 @@ def test_manifest_has_paths_beside_it_urls_and_metadata(tmp_path: Path) -> None:
     assert "line 5 is no JSON object" in list(Source(str(lines)))[-1].error
 
 
-def test_tar_has_images_with_the_values_beside_them_and_an_error_at_its_damaged_end(tmp_path: Path) -> None:
+def test_tar_has_images_and_an_error_at_its_damaged_end(tmp_path: Path) -> None:
     # macOS adds hidden files.
-    hidden = {"a/._1.jpg": b"x", "a/._1.CLS": b"x"}
-    files = {
-        "a/1.jpg": b"one",
-        "a/1.json": b'{"camera": "north"}',
-        **hidden,
-        "a/1.CLS": b"7\n",
-        "a/2.png": b"two" * 1000,
-    }
+    files = {"a/1.jpg": b"one", "a/1.cls": b"7", "a/._1.jpg": b"x", "a/2.PNG": b"two" * 1000}
     path = write_tar(tmp_path / "shard.tar", files)
     first, second = Source(str(path))
-    assert (first.name, first.read(), second.name) == ("shard.tar/a/1.jpg", b"one", "shard.tar/a/2.png")
-    assert {entry.key: entry.value for entry in first.metadata} == {"camera": "north", "cls": "7"}
-    assert second.metadata == ()
+    assert (first.name, first.read(), second.name) == ("shard.tar/a/1.jpg", b"one", "shard.tar/a/2.PNG")
+    assert first.metadata == ()
     assert not Source(str(tmp_path)).countable
     path.write_bytes(path.read_bytes()[:3000])
     *images, fault = Source(str(tmp_path))

@@ -27,7 +27,7 @@ _EXPECTED = (
     "a .tar, or a glob"
 )
 _LABELS = ("label", "class", "cls")
-"""Names of the column or, in WebDataset, the ending of the file with the class."""
+"""Names of the column with the class."""
 
 
 def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
@@ -125,8 +125,10 @@ def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors
     for image in images:
         # Other values are no class, and no slice.
         texts = {entry.key: str(entry.value) for entry in image.metadata if not isinstance(entry.value, Mapping)}
-        has_folder = image.location and "/" in image.name and "://" not in image.name
-        first_folder = image.name.partition("/")[0] if has_folder else ""
+        # The name of an image in an archive begins with that of the archive.
+        name = image.name.rpartition(".tar/")[2]
+        has_folder = "/" in name and "://" not in name and (image.location or image.data is not None)
+        first_folder = name.partition("/")[0] if has_folder else ""
         label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)
         path, location = Path(image.location), ""
         try:
