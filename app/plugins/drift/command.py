@@ -5,20 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.types import ExistingDirectory, ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
 from app.core.cli.model_options import takes_models
-from app.core.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop, table
+from app.core.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions, SettingsError
+from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
-
-if TYPE_CHECKING:
-    from app.plugins.drift.result import DriftComparison
 
 _DRIFTED = 1
 
@@ -145,7 +143,7 @@ def check(
     from app.plugins.drift.baseline import read_baseline
     from app.plugins.drift.comparison import compare
     from app.plugins.drift.hypothesis_tests import import_scipy
-    from app.plugins.drift.report import html_report, json_report
+    from app.plugins.drift.presentation import present
     from app.plugins.drift.sample import DriftError
     from app.plugins.drift.service import embedder_for
     from app.plugins.drift.source import measure_source
@@ -157,16 +155,16 @@ def check(
         embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
         measured = measure_source(source, images, _model(options, images, source), embedding_model)
         comparison = compare(baseline_data.sample, measured.sample, alpha=alpha)
+        names = (baseline_data.source or baseline.name, _name_of(source))
         if json:
-            json.write_bytes(json_report(comparison))
+            json.write_bytes(to_json(comparison))
         if html:
-            names = (baseline_data.source or baseline.name, _name_of(source))
-            page = html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
-            html.write_bytes(page)
+            samples = (baseline_data.sample, measured.sample)
+            html.write_bytes(html_report(present(comparison, names, samples, measured.image_bytes)))
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         stop(error)
     _print_skipped(measured.skipped)
-    _print(comparison)
+    print_report(present(comparison, names), console())
     if comparison.drifted and fail_on_drift:
         sys.exit(_DRIFTED)
 
@@ -198,27 +196,6 @@ def _name_of(source: str) -> str:
     if source.startswith(("postgres", "sqlite:")) and "://" in source:
         return "recordings"
     return Path(source).name.encode(errors="backslashreplace").decode()
-
-
-def _print(comparison: "DriftComparison") -> None:
-    terminal = console()
-    tests = table("test", "compares", "differs most", "p", "")
-    for test in comparison.tests:
-        verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
-        tests.add_row(test.name, printable(test.about), printable(test.where), f"{test.adjusted:.2g}", verdict)
-    terminal.print(tests)
-    for note in comparison.notes:
-        terminal.print(printable(note))
-    for drift in comparison.mix:
-        if drift.drifted or not all(value.baseline for value in drift.values):
-            terminal.print(f"{printable(drift.key)}: {printable(drift.change)}")
-    if unknown := [label.label for label in comparison.labels if not label.known]:
-        terminal.print(f"Not in the baseline: {printable(', '.join(unknown[:20]))}")
-    terminal.print(
-        f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
-        f"{comparison.baseline_similarity:.3f}"
-    )
-    terminal.print("[red]Drift was found[/red]" if comparison.drifted else "No drift was found")
 
 
 def _print_skipped(skipped: Mapping[str, int]) -> None:

@@ -1,0 +1,136 @@
+"""Present a comparison with a baseline as a report."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.plugins.drift.result import DriftComparison, MixDrift, NumberDrift
+from app.plugins.drift.sample import Sample
+from app.report import Chart, Line, Mark, Picture, Report, Table
+from tasks.vision.image import decode_image, small_jpeg
+
+_BINS = 30
+_THUMBNAIL = 220
+_QUALITY = 80
+_MAX_ROWS = 40
+_MAX_PRINTED_LABELS = 20
+
+
+def present(
+    comparison: DriftComparison,
+    names: tuple[str, str],
+    samples: tuple[Sample, Sample] | None = None,
+    load_image: Callable[[str], bytes | None] = lambda _: None,
+) -> Report:
+    """Return the report: verdict, tests and changes; with `samples`, also distributions and the least similar images.
+
+    `names` are readable names of the samples, baseline first. `load_image` returns the file of an id, None if it was
+    deleted.
+    """
+    baseline, production = names
+    return Report(
+        title="Drift was found" if comparison.drifted else "No drift was found",
+        summary=(
+            f"Baseline {baseline}: {comparison.baseline} images. Production {production}: {comparison.production} "
+            f"images. Where nothing has changed, a verdict of drift has a chance of {comparison.alpha:g}.",
+            f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
+            f"{comparison.baseline_similarity:.3f}.",
+        ),
+        tables=[_tests(comparison), *map(_mix, comparison.mix), *_labels(comparison)],
+        charts=[_distribution(number, *samples) for number in comparison.numbers] if samples else (),
+        pictures=[
+            _picture(outlier.id, f"similarity {outlier.similarity:.3f}", load_image)
+            for outlier in (comparison.outliers if samples else ())
+        ],
+        pictures_title="Least like the baseline",
+        notes=_notes(comparison),
+    )
+
+
+def _tests(comparison: DriftComparison) -> Table:
+    rows = tuple(
+        (test.name, test.about, test.where, test.p, test.adjusted, _verdict(drifted=test.drifted))
+        for test in comparison.tests
+    )
+    return Table(title="Tests", columns=("test", "compares", "differs most", "p", "corrected p", "verdict"), rows=rows)
+
+
+def _verdict(*, drifted: bool) -> Mark:
+    return Mark("drifted", "bad") if drifted else Mark("no drift seen", "good")
+
+
+def _mix(drift: MixDrift) -> Table:
+    marks = {True: " (not in the baseline)", False: ""}
+    rows = tuple(
+        (f"{value.value}{' (gone)' if not value.production else marks[not value.baseline]}", value.baseline,
+         value.production)
+        for value in drift.values[:_MAX_ROWS]
+    )  # fmt: skip
+    return Table(
+        title=f"Mix of {drift.key}", columns=("value", "baseline", "production"), rows=rows, printed=False,
+        note=f"{_verdict(drifted=drift.drifted).text}: {drift.change}, p {drift.p:.2g}",
+    )  # fmt: skip
+
+
+def _labels(comparison: DriftComparison) -> Sequence[Table]:
+    labels = sorted(comparison.labels, key=lambda label: -abs(label.production - label.baseline))
+    rows = tuple(
+        (f"{label.label}{'' if label.known else ' (not in the baseline)'}", f"{100 * label.baseline:.1f} %",
+         f"{100 * label.production:.1f} %")
+        for label in labels[:_MAX_ROWS]
+    )  # fmt: skip
+    note = f"And {len(labels) - _MAX_ROWS} more." if len(labels) > _MAX_ROWS else ""
+    columns = ("label", "baseline", "production")
+    return [Table(title="Labels", columns=columns, rows=rows, note=note, printed=False)] if labels else []
+
+
+def _notes(comparison: DriftComparison) -> Sequence[str]:
+    changes = [
+        f"{drift.key}: {drift.change}"
+        for drift in comparison.mix
+        if drift.drifted or not all(value.baseline for value in drift.values)
+    ]
+    unknown = [label.label for label in comparison.labels if not label.known]
+    listed = [f"Not in the baseline: {', '.join(unknown[:_MAX_PRINTED_LABELS])}"] if unknown else []
+    return [*comparison.notes, *changes, *listed]
+
+
+def _distribution(number: NumberDrift, baseline: Sample, production: Sample) -> Chart:
+    """Return two distributions, in shares over the same bins, relative to the highest one."""
+    columns = baseline.column(number.feature), production.column(number.feature)
+    pooled = np.concatenate(columns)
+    low, high = float(pooled.min()), float(pooled.max())
+    edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
+    shares = [np.histogram(values, edges)[0] / len(values) for values in columns]
+    top = max(float(share.max()) for share in shares)
+    steps = [_steps(share / top) for share in shares]
+    xs = tuple(np.repeat(edges, 2).tolist())
+    means = f"mean {number.baseline_mean:.4g} -> {number.production_mean:.4g}"
+    tests = f"KS {number.kolmogorov_smirnov:.3f}, p {number.kolmogorov_smirnov_p:.2g}; tails p {number.tails_p:.2g}"
+    return Chart(
+        title=number.feature + (": drifted" if number.drifted else ""),
+        x="",
+        y="",
+        lines=(
+            Line(name="production", xs=xs, ys=steps[1]),
+            Line(name="baseline", xs=xs, ys=steps[0], filled=True),
+        ),
+        note=f"{means}; {tests}",
+        x_range=(float(edges[0]), float(edges[-1])),
+    )
+
+
+def _steps(heights: NDArray[np.float64]) -> tuple[float, ...]:
+    return (0.0, *np.repeat(heights, 2).tolist(), 0.0)
+
+
+def _picture(name: str, description: str, load_image: Callable[[str], bytes | None]) -> Picture:
+    """Return the image, encoded again: the report has no bytes of the original file."""
+    data = load_image(name)
+    if data is None:
+        return Picture(name=name, description=f"{description}; no image stored")
+    pixels = decode_image(data).pixels
+    height, width = pixels.shape[:2]
+    jpeg = small_jpeg(pixels, _THUMBNAIL, _QUALITY)
+    return Picture(name=name, description=description, jpeg=jpeg, width=width, height=height)
