@@ -35,10 +35,6 @@ LAYOUTS: Mapping[str, tuple[Layout, Sequence[str]]] = {
         {"shapes/1": DETECTOR, "shapes/config.pbtxt": 'platform: "onnxruntime_onnx"\nmax_batch_size: 8\n'},
         ["shapes"],
     ),
-    "MLflow": (
-        {"model.onnx": DETECTOR / "model.onnx", "MLmodel": "flavors:\n  onnx:\n    data: model.onnx\n"},
-        ["models"],
-    ),
 }
 """Each layout with the names of its models."""
 

@@ -1,4 +1,4 @@
-"""Model folders of Triton and MLflow, and advice for files that no runtime reads."""
+"""Model folders of Triton, and advice for files that no runtime reads."""
 
 from app.core.hooks import Plugin, Ref
 

@@ -1,13 +1,12 @@
-"""Read what other servers' files say about a model: MLflow's ``MLmodel`` and Triton's ``config.pbtxt``.
+"""Read what Triton's ``config.pbtxt`` says about a model, and reject runtimes of MLServer.
 
 MLServer's ``model-settings.json`` has the name of ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import yaml
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
@@ -22,24 +21,9 @@ from app.core.settings.model import (
 )
 from app.plugins.other_formats.proto import message_class
 
-MLFLOW_FILE = "MLmodel"
-
-_MLFLOW_MAX_BYTES = 4 * 1024 * 1024
-_MLFLOW_READ = ("data", "onnx_version")
-_MLFLOW_ADVICE = {
-    "transformers": "write the model with save_pretrained, and serve that folder",
-    "pytorch": "export it with torch.onnx.export, and save it with mlflow.onnx.save_model",
-    "tensorflow": "convert it with tf2onnx, and save it with mlflow.onnx.save_model",
-    "keras": "export it with model.export(format='onnx'), and save it with mlflow.onnx.save_model",
-}
-_MLFLOW_OTHER_ADVICE = (
-    "save it with mlflow.onnx.save_model, or write a class with predict that loads it "
-    "and name it in model-settings.json (docs/python_models.md)"
-)
-
 _MLSERVER_ADVICE = {
     "mlserver_huggingface": "write the model with save_pretrained, and serve its folder without this file",
-    "mlserver_mlflow": "serve the folder of the MLmodel without this file, if it has the flavor onnx",
+    "mlserver_mlflow": "save it with mlflow.onnx.save_model, and serve its model.onnx without this file",
     "mlserver_sklearn": "write a class for it with `charioteer init NAME --from sklearn --file FILE`",
 }
 _MLSERVER_OTHER_ADVICE = (
@@ -63,37 +47,6 @@ _TRITON_ADVICE = {
     "tensorrt": 'use the ONNX file that the engine was built from, and set platform to "onnxruntime_onnx"',
 }
 _TRITON_OTHER_ADVICE = 'export the model to ONNX, and set platform to "onnxruntime_onnx"'
-
-
-def read_mlflow_model(folder: Path) -> ImportedConfig | None:
-    """Return the configuration of the model in `folder`; None without a file.
-
-    Raise ModelError if the file cannot be read, or lacks the flavor onnx.
-    """
-    path = folder / MLFLOW_FILE
-    if not path.is_file():
-        return None
-    try:
-        content = cast("object", yaml.safe_load(read_bounded(path, _MLFLOW_MAX_BYTES)))
-    except (yaml.YAMLError, ValueError, AttributeError, LookupError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid YAML: {error}") from None
-    model = _mapping(content)
-    flavors = _mapping(model.get("flavors"))
-    if "onnx" not in flavors:
-        advice = next((_MLFLOW_ADVICE[name] for name in flavors if name in _MLFLOW_ADVICE), _MLFLOW_OTHER_ADVICE)
-        names = ", ".join(map(str, flavors)) or "none"
-        raise ModelError(f"{path}: Expected the flavor onnx, got {names}; {advice}")
-    onnx = _mapping(flavors["onnx"])
-    ignored = [f"flavors.onnx.{name}" for name, value in onnx.items() if value and name not in _MLFLOW_READ]
-    return ImportedConfig(
-        file=MLFLOW_FILE,
-        settings={"runtime": "onnxruntime", "uri": str(onnx.get("data") or "model.onnx")},
-        ignored=(*ignored, *(["signature"] if model.get("signature") else [])),
-    )
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def reject_mlserver_runtime(folder: Path) -> None:

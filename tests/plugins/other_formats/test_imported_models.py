@@ -1,10 +1,9 @@
-"""Serve models from the layouts of other servers: Triton's repositories, MLflow's models, MLServer's settings."""
+"""Serve models from the layouts of other servers: Triton's repositories, MLServer's settings."""
 
 import json
 import shutil
 from pathlib import Path
 
-import onnx
 import pytest
 
 from app.core.assembly.discovery import discover, model_at, models_in
@@ -35,15 +34,6 @@ dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 
 optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }
 parameters { key: "session.intra_op_thread_count" value: { string_value: "2" } }
 """
-MLMODEL = """\
-flavors:
-  onnx: {code: null, data: model.onnx, onnx_version: 1.23.2, providers: [CUDAExecutionProvider, CPUExecutionProvider]}
-  python_function: {data: model.onnx, env: {conda: conda.yaml, virtualenv: python_env.yaml}, loader_module: mlflow.onnx}
-mlflow_version: 3.17.2
-model_uuid: 62ecc07d1c994130bc385618e86896be
-signature: {inputs: '[{"type": "any", "required": true}]', outputs: '[{"type": "any", "required": true}]', params: null}
-utc_time_created: '2026-11-22 18:20:09.622821'
-"""
 
 
 def write_triton_model(folder: Path, config: str = CONFIG, versions: tuple[str, ...] = ("1",)) -> Path:
@@ -53,17 +43,6 @@ def write_triton_model(folder: Path, config: str = CONFIG, versions: tuple[str, 
         shutil.copy(CLASSIFIER, folder / version / "model.onnx")
     folder.mkdir(exist_ok=True)
     (folder / "config.pbtxt").write_text(config)
-    return folder
-
-
-def write_mlflow_model(folder: Path, text: str = MLMODEL) -> Path:
-    """Write a model as MLflow 3 does, with the weights beside the graph."""
-    folder.mkdir()
-    graph = onnx.load(CLASSIFIER)  # pyright: ignore[reportUnknownMemberType]
-    onnx.save(  # pyright: ignore[reportUnknownMemberType]
-        graph, folder / "model.onnx", save_as_external_data=True, location="59d1a27a.data", size_threshold=0
-    )
-    (folder / "MLmodel").write_text(text)
     return folder
 
 
@@ -185,42 +164,13 @@ def test_declared_runtime_replaces_the_config_of_triton(tmp_path: Path) -> None:
     assert describe(source).labels
 
 
-def test_mlflow_model_with_onnx_flavor_is_served(tmp_path: Path) -> None:
-    (source,) = models_in(write_mlflow_model(tmp_path / "shapes").parent)
-    assert (source.name, source.file) == ("shapes", tmp_path / "shapes" / "model.onnx")
-    assert source.imported is not None
-    assert source.imported.ignored == ("flavors.onnx.providers", "signature")
-    assert load(source).description.labels[0] == "red circle"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("flavors: {sklearn: {}, python_function: {}}", "got sklearn, python_function; save it with mlflow.onnx"),
-        ("flavors: {python_function: {}, pytorch: {}}", "export it with torch.onnx.export"),
-        ("flavors: {transformers: {}}", "write the model with save_pretrained"),
-        ("[]", "Expected the flavor onnx, got none"),
-        ("flavors: [", "is not valid YAML"),
-        ("created: 2026-13-45", "is not valid YAML: month must be in 1..12"),
-        ("flavors: !!bool onnx", "is not valid YAML"),
-        ("flavors: !!timestamp onnx", "is not valid YAML"),
-        ("flavors: !!int", "is not valid YAML"),
-        ("flavors: {onnx: {data: ../model.onnx}}", "below the folder"),
-    ],
-)
-def test_mlflow_model_without_usable_onnx_flavor_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
-    folder = write_mlflow_model(tmp_path / "m", text)
-    with pytest.raises(ModelError, match=reason):
-        model_at(folder)
-
-
 @pytest.mark.parametrize(
     ("implementation", "advice"),
     [
         ("mlserver_xgboost.XGBoostModel", "export the model to ONNX"),
         ("mlserver_sklearn.SKLearnModel", "charioteer init NAME --from sklearn"),
         ("mlserver_huggingface.HuggingFaceRuntime", "save_pretrained"),
-        ("mlserver_mlflow.MLflowRuntime", "if it has the flavor onnx"),
+        ("mlserver_mlflow.MLflowRuntime", "serve its model.onnx"),
     ],
 )
 def test_runtime_of_mlserver_is_rejected_with_what_to_do(tmp_path: Path, implementation: str, advice: str) -> None:
