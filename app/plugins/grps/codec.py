@@ -191,6 +191,13 @@ class PredictCodec(msgspec.Struct, eq=False):
         message.bin_data = element
 
 
+def queue_of(registry: Registry, model: str) -> str:
+    """Return the name of the model in whose queue a request for `model` waits; "" if `decode` will reject it."""
+    with suppress(InferenceError):
+        return resolve_model(registry, model)[0]
+    return ""
+
+
 def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     """Return the name and version that ``name-version`` means; the default model if it is empty.
 

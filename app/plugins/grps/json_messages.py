@@ -26,6 +26,11 @@ class _Streaming(msgspec.Struct):
     streaming: bool = False
 
 
+class _Model(msgspec.Struct):
+    model: str = ""
+
+
+_MODEL = msgspec.json.Decoder(_Model)
 _STREAMING = msgspec.json.Decoder(_Streaming)
 
 
@@ -54,6 +59,13 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     array = nested_numbers(ndarray, "ndarray")
     message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
     return message, True
+
+
+def named_model(body: bytes) -> str:
+    """Return the model that a body names, "" for none. `read_json_message` reports invalid bodies."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _MODEL.decode(body).model
+    return ""
 
 
 def asks_to_stream(body: bytes) -> bool:

@@ -25,8 +25,8 @@ from app.core.protocols.protocol import (
 )
 from app.core.settings.server import ServerSettings
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
-from app.plugins.grps.codec import PredictCodec
-from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
+from app.plugins.grps.codec import PredictCodec, queue_of
+from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, named_model, read_json_message
 from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRejection
 from app.plugins.grps.servicer import GrpsGrpc
 from metadata.request import METADATA_PARAMETER as METADATA
@@ -69,19 +69,20 @@ class Grps(HttpProtocol):
             head: RequestHead, body: bytes, context: RequestContext
         ) -> CodecCall | Stream | Coroutine[Any, Any, CodecCall | Stream]:
             query = _read_query(head.query)
-            context.model_name = query.model
+            model = queue_of(engine.registry, _named_model(head, body) or query.model)
+            context.model_name = model or query.model
             if query.streaming or head.headers.get(_STREAMING, "").lower() == "true":
-                return _start_stream(engine, head, body, query, context)
+                return _start_stream(engine, head, body, query, context, model)
             if _may_stream(head, body):
-                return start_later(head, body, query, context)
-            return _start(_codec(engine, head, body, query), query)
+                return start_later(head, body, query, context, model)
+            return _start(_codec(engine, head, body, query), query, model)
 
         async def start_later(
-            head: RequestHead, body: bytes, query: _Query, context: RequestContext
+            head: RequestHead, body: bytes, query: _Query, context: RequestContext, model: str
         ) -> CodecCall | Stream:
             if await asyncio.to_thread(asks_to_stream, body):
-                return _start_stream(engine, head, body, query, context)
-            return _start(_codec(engine, head, body, query), query)
+                return _start_stream(engine, head, body, query, context, model)
+            return _start(_codec(engine, head, body, query), query, model)
 
         plain_endpoints = [
             Endpoint(
@@ -103,7 +104,7 @@ class Grps(HttpProtocol):
         inference = infer_endpoint(
             "/grps/v1/infer/predict",
             "Infer with a model",
-            queue_model=lambda head: _read_query(head.query).model,
+            queue_model=lambda head: queue_of(engine.registry, _read_query(head.query).model),
             start=start,
             query=_QUERY,
             body=WireMessage,
@@ -141,8 +142,8 @@ def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> Pre
     return PredictCodec(engine.registry, read_message, query.model, query.parameters)
 
 
-def _start(codec: PredictCodec, query: _Query) -> CodecCall:
-    """Return an inference. Bytes without a type are the answer of a model that returns bytes."""
+def _start(codec: PredictCodec, query: _Query, model: str) -> CodecCall:
+    """Return an inference in the queue of `model`. Bytes without a type are the answer of a model of bytes."""
 
     def encode(response: InferenceResponse) -> HttpResponse:
         message = codec.encode(response)
@@ -150,15 +151,17 @@ def _start(codec: PredictCodec, query: _Query) -> CodecCall:
             return HttpResponse(content=message.bin_data, media_type=_BINARY)
         return HttpResponse(content=encode_json(message, as_ndarray=query.as_ndarray))
 
-    return CodecCall(model_name=query.model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
+    return CodecCall(model_name=model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
 
 
-def _start_stream(engine: Engine, head: RequestHead, body: bytes, query: _Query, context: RequestContext) -> Stream:
+def _start_stream(
+    engine: Engine, head: RequestHead, body: bytes, query: _Query, context: RequestContext, model: str
+) -> Stream:
     if query.as_ndarray:
         raise invalid("Expected streaming or return-ndarray, got both", "query")
     codec = _codec(engine, head, body, query)
     return Stream(
-        outputs=codec.stream(engine, context, query.model, encode_streamed),
+        outputs=codec.stream(engine, context, model, encode_streamed),
         encode_error=lambda error: encode_streamed(error_message(error)),
         media_type=_BINARY,
         map_error_path=codec.map_error_path,
@@ -176,6 +179,12 @@ def _read_query(encoded: str) -> _Query:
         as_ndarray=as_ndarray.lower() == "true",
         parameters={name: _value(values[0]) if len(values) == 1 else values for name, values in texts.items()},
     )
+
+
+def _named_model(head: RequestHead, body: bytes) -> str:
+    """Return the model that a JSON body names, if it is not too long to be read in the event loop."""
+    is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
+    return named_model(body) if is_json and len(body) <= _MAX_SEARCHED_BYTES and b'"model"' in body else ""
 
 
 def _may_stream(head: RequestHead, body: bytes) -> bool:

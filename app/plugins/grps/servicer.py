@@ -14,10 +14,10 @@ import grpc
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import Call, GrpcProtocol, Handler, read_call_info, unary_handler
-from app.core.protocols.protocol import Permission
+from app.core.protocols.protocol import Permission, report_rejections
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message
-from app.plugins.grps.codec import PredictCodec
+from app.plugins.grps.codec import PredictCodec, queue_of
 from app.plugins.grps.messages import GrpsMessage
 from app.plugins.grps.proto import GRPS
 from tasks.inference.error import InferenceError
@@ -42,23 +42,26 @@ class GrpsGrpc(GrpcProtocol):
         del stopping
 
         async def predict(data: bytes, context: RequestContext) -> bytes:
-            codec = _create_codec(engine, data)
+            codec: PredictCodec | None = None
             try:
+                codec, model = _create_codec(engine, data, context)
                 return await engine.handle(
-                    context, "", codec.decode, lambda response: _serialize(codec.encode(response))
+                    context, model, codec.decode, lambda response: _serialize(codec.encode(response))
                 )
             except InferenceError as error:
-                return _serialize(error_message(codec.map_error_path(error)))
+                return _serialize(error_message(codec.map_error_path(error) if codec else error))
 
         async def predict_streaming(data: bytes, call: Call) -> AsyncGenerator[bytes]:
-            codec = _create_codec(engine, data)
-            outputs = codec.stream(engine, read_call_info(call, self.name), "", _serialize)
+            codec: PredictCodec | None = None
+            context = read_call_info(call, self.name)
             try:
+                codec, model = _create_codec(engine, data, context)
+                outputs = codec.stream(engine, context, model, _serialize)
                 async with aclosing(outputs):
                     async for output in outputs:
                         yield output
             except InferenceError as error:
-                yield _serialize(error_message(codec.map_error_path(error)))
+                yield _serialize(error_message(codec.map_error_path(error) if codec else error))
 
         streaming_handler = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {
@@ -71,8 +74,12 @@ class GrpsGrpc(GrpcProtocol):
         }
 
 
-def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
-    return PredictCodec(engine.registry, lambda: (parse_message(GrpsMessage, data, engine.limits), False))
+def _create_codec(engine: Engine, data: bytes, context: RequestContext) -> tuple[PredictCodec, str]:
+    """Return the codec of a message, and the model in whose queue it waits."""
+    # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
+    with report_rejections(engine, context):
+        message = parse_message(GrpsMessage, data, engine.limits)
+    return PredictCodec(engine.registry, lambda: (message, False)), queue_of(engine.registry, message.model)
 
 
 async def _answer_plain(engine: Engine, call: PlainCall, data: bytes, _: RequestContext) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.repository import Repository
 from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.server.http.asgi import create_app
+from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.grps.routes import Grps
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.models.scripted_model import ScriptedModel, scripted_engine
+from tests.support.models.engines import engine_of
+from tests.support.models.scripted_model import EventRecorder, ScriptedModel, scripted_engine
 from tests.support.servers.apps import load_test_model, model_source
 from tests.support.servers.grpc_server import build_engine
 
@@ -183,3 +186,17 @@ def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
         for prompt in (0, 1)
         for final, text in ((0, "a"), (0, "b"), (1, ""))
     ]
+
+
+@pytest.mark.parametrize(
+    ("query", "named", "model"),
+    [("", None, "echo-fp32"), ("?model=detector-1", None, "detector"), ("?model=echo-fp32", "detector", "detector")],
+)
+def test_request_waits_in_the_queue_of_its_model(query: str, named: str | None, model: str) -> None:
+    recorder = EventRecorder()
+    echo = ModelSource(name="echo-fp32", version="1", folder=Path(), settings=ModelSettings(default=True))
+    sources = [model_source("detector"), echo]
+    engine = engine_of(sources, load_test_model, recorder)
+    with TestClient(build_app(engine)) as client:
+        assert client.post(PREDICT + query, json={"model": named} if named else {}).status_code == 400
+    assert [event.model_name for event in recorder.events] == [model]
