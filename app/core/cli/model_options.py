@@ -1,7 +1,9 @@
 """Options of commands that load models."""
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, TypeVar, cast
 
 from cyclopts import Parameter
@@ -26,3 +28,20 @@ def takes_models(command: CommandT) -> CommandT:
     described.__annotations__["options"] = annotation
     described.__signature__ = signature.replace(parameters=list(parameters.values()))
     return command
+
+
+def given_options(*groups: Any, apart_from: Collection[str] = ()) -> dict[str, object]:
+    """Return the options in objects of option classes that the command line sets, by their names such as ``--model``.
+
+    The variables of a server may be set where a command runs, so options from the environment are left out.
+    """
+    given: dict[str, object] = {}
+    for group in groups:
+        for option in fields(group):
+            value, default = getattr(group, option.name), option.default
+            if default is MISSING and option.default_factory is not MISSING:
+                default = option.default_factory()
+            variables = [name for part in getattr(option.type, "__metadata__", ()) for name in part.env_var or ()]
+            if option.name not in apart_from and value != default and not any(map(os.environ.get, variables)):
+                given[f"--{option.name.replace('_', '-')}"] = value
+    return given

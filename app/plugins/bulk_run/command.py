@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
-from app.core.cli.model_options import takes_models
+from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
 from app.core.engine.error_text import needs_extra
 from app.core.server.process_setup import configure_process
@@ -80,7 +80,8 @@ def run(
     try:
         server.check()
         if server.url is not None:
-            reject_unused("with --url, which names the server", {"--batch": batch, "--ray": ray})
+            given = given_options(options, image_settings, apart_from=("plugins", "score_threshold"))
+            reject_unused("with --url, which names the server", {"--batch": batch, "--ray": ray, **given})
         if ray is None:
             reject_unused("without --ray", {"--num-gpus": num_gpus})
         images = Source(source)

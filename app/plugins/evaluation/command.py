@@ -13,7 +13,7 @@ from cyclopts.types import ExistingFile, NormFloat, PositiveInt
 from app import __version__
 from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
-from app.core.cli.model_options import takes_models
+from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
@@ -98,9 +98,13 @@ def evaluate(
         if server.url is not None and recorded is not None:
             raise EvaluationError("Name a URL or recordings, not both")
         server.check()
+        if server.url is not None:
+            given = given_options(options, image_settings, apart_from=("plugins", "score_threshold"))
+            reject_unused("with --url, which names the server; leave it out", given)
         if recorded is not None:
-            unused = {"--parameter": parameter, "--concurrency": concurrency, "--fresh": fresh}
-            reject_unused("with --recorded, which runs no model; leave it out", unused)
+            given = given_options(options, image_settings, apart_from=("plugins",))
+            given |= {"--parameter": parameter, "--concurrency": concurrency, "--fresh": fresh}
+            reject_unused("with --recorded, which runs no model; leave it out", given)
         elif out is None:
             reject_unused("without --out, the folder of the predictions", {"--fresh": fresh})
         check_output(json, html)

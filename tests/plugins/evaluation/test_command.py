@@ -161,6 +161,8 @@ def test_label_map_renames_predicted_labels(tmp_path: Path) -> None:
         (["DATA", "--url", "http://127.0.0.1:1", "--out", "/dev/null"], "File exists: '/dev/null'"),
         (["DATA", "--header", "a: b", "--timeout", "5"], "--header, --timeout: no effect without --url"),
         (["DATA", "--recorded", "x.db", "--parameter", "a=1"], "--parameter: no effect with --recorded"),
+        (["DATA", "--url", "http://x", "--model", CLASSIFIER], "--model: no effect with --url"),
+        (["DATA", "--recorded", "x.db", "--max-pixels", "9"], "--max-pixels: no effect with --recorded"),
         (["DATA", "--fresh"], "--fresh: no effect without --out"),
         (["DATA", "--model", CLASSIFIER, "--parameter", "size=1"], "size: Expected one of action, score_threshold"),
         (["DATA", "--name", "missing"], "There is no model 'missing'"),
