@@ -65,7 +65,8 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Encode the vectors, in a worker.
 
-        Raise MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
+        Raise MODEL_FAILED for another number of vectors, or NaN or infinity in them. Raise INVALID_REQUEST for other
+        `dimensions`.
         """
         tensors = {tensor.name: tensor for tensor in response.stack()}
         vectors = self._vectors(tensors[self.output_name])
@@ -107,7 +108,11 @@ class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
         if numbers.ndim > 1 and len(numbers) != self.count:
             raise model_failed(f"The model returned {len(numbers)} vectors for {self.count} inputs")
         with np.errstate(over="ignore"):
-            return numbers.reshape(self.count, -1).astype("<f4")
+            vectors = numbers.reshape(self.count, -1).astype("<f4")
+        if not np.isfinite(vectors).all():
+            index = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+            raise model_failed(f"The model returned a vector with NaN or infinity for {self._path(index)}")
+        return vectors
 
     def _encoded(self, vector: NDArray[np.float32]) -> str | list[float]:
         return pybase64.b64encode_as_string(vector.tobytes()) if self.as_base64 else vector.tolist()

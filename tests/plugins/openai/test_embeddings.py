@@ -68,6 +68,7 @@ MODELS = {
     "brain": lambda: one_text(Datatype.BF16, np.array([[0x3F00, 0x4000]], np.uint16), (-1, -1)),
     "pooled": lambda: one_text(Datatype.FP64, np.array([[[[0.5]], [[2.0]]]]), (-1, 2, 1, 1)),
     "grid": lambda: one_text(Datatype.FP32, np.ones((1, 2, 2), np.float32), (-1, 2, 2)),
+    "broken": lambda: one_text(Datatype.FP32, np.array([[0.5, np.nan]], np.float32), (-1, 2)),
     "scores": lambda: one_text(Datatype.FP32, np.ones(1, np.float32), (-1,)),
 }
 NAMES = (*MODELS, "embedder", "detector", "echo-fp32", "greeter", "continuer")
@@ -112,6 +113,14 @@ def test_other_number_of_vectors_is_a_failure_of_the_model(client: TestClient[Li
     response = client.post(PATH, json={"model": "counted", "input": "one text"})
     assert response.status_code == 500
     assert response.json()["error"]["message"] == "The model returned 2 vectors for 1 inputs"
+
+
+def test_vector_with_nan_is_a_failure_of_the_model(client: TestClient[Litestar]) -> None:
+    for encoding in ("float", "base64"):
+        response = client.post(PATH, json={"model": "broken", "input": ["a"], "encoding_format": encoding})
+        assert response.status_code == 500
+        message = response.json()["error"]["message"]
+        assert message == "The model returned a vector with NaN or infinity for input[0]"
 
 
 @pytest.mark.parametrize("padding", [0, 300_000])
@@ -183,7 +192,7 @@ def test_model_without_a_vector_is_rejected(client: TestClient[Litestar], model:
 
 def test_embedding_models_are_listed_and_described(client: TestClient[Litestar]) -> None:
     listed = [model["id"] for model in client.get("/openai/v1/models").json()["data"]]
-    assert listed == ["brain", "colours", "continuer", "counted", "embedder", "flat", "pooled", "row"]
+    assert listed == ["brain", "broken", "colours", "continuer", "counted", "embedder", "flat", "pooled", "row"]
     assert client.get("/openai/v1/models/colours").json()["object"] == "model"
     assert client.get("/openai/v1/models/grid").status_code == 400
 
