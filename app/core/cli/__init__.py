@@ -24,6 +24,7 @@ from app.core.plugin_loading import VARIABLE, PluginError
 from app.core.plugins import registry
 from app.core.removed import removed_advice
 from app.core.settings.environment import check_values, drop_empty_variables
+from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
 from tasks.inference.error import InferenceError
@@ -136,7 +137,7 @@ def _enable_plugins(arguments: list[str]) -> None:
     if names is None and file and not os.environ.get(VARIABLE):
         # An unreadable file is reported by the command that reads all of it.
         with suppress(OSError, ValueError):
-            names = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("plugins")
+            names = tomllib.loads(read_regular_file(Path(file)).decode()).get("plugins")
     if isinstance(names, str):
         os.environ[VARIABLE] = names
     if len(arguments) > 1 and arguments[1].partition("=")[0] == "--plugins":

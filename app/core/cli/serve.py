@@ -26,6 +26,7 @@ from app.core.cli.command_options import added_parameters
 from app.core.plugins import registry
 from app.core.removed import removed_advice
 from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
+from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, DefaultPort, ListeningSettings, TransportSettings
 from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
@@ -213,8 +214,7 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
     if argument and (tokens := argument.tokens):
         path = tokens[-1].value
         try:
-            with Path(path).open("rb") as file:
-                tomllib.load(file)
+            tomllib.loads(read_regular_file(Path(path)).decode())
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             advice = "name a TOML file of options, or omit --config and CHARIOTEER_CONFIG"

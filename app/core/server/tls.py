@@ -17,6 +17,7 @@ import msgspec
 
 from app.core.server.auth.watched_file import FileStamp, file_stamp
 from app.core.server.process_setup import repeating
+from app.core.settings.files import read_regular_file
 from app.core.settings.server import ServerSettings, SettingsError
 
 _CHECK_SECONDS = 5.0
@@ -178,6 +179,6 @@ def load_certificates(settings: ServerSettings) -> Certificates | None:
 
 def _read(path: Path, option: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular_file(path)
     except OSError as error:
         raise SettingsError(f"Cannot read {path} of {option}: {error.strerror}") from None

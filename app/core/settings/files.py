@@ -1,7 +1,9 @@
-"""Files that are written in one step."""
+"""Reading regular files, and writing files in one step."""
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,21 @@ from typing import BinaryIO
 
 READABLE_BY_ALL = 0o644
 """Permissions of a file that a server of another user reads."""
+
+
+def read_regular_file(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a regular file.
+
+    Raise OSError if it cannot be read, for pipes and devices, whose end might never come, and beyond `max_bytes` bytes.
+    """
+    # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        if max_bytes is not None and status.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, more than {max_bytes:,}")
+        return file.read(max_bytes)
 
 
 @contextmanager

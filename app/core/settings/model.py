@@ -1,9 +1,7 @@
 """Settings of one model: ``model-settings.json`` in its folder. Every field is optional."""
 
 import json
-import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -12,6 +10,7 @@ import msgspec
 
 from app.core.plugins import registry
 from app.core.removed import removed_advice
+from app.core.settings.files import read_regular_file
 from tasks.inference.parameters import section
 from tasks.inference.request import known_names, validation_error
 from tasks.task import TaskType, all_task_types, decode_task_type
@@ -174,6 +173,7 @@ class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):
         ignored: the names in it that have no effect here.
         inputs: the shapes of the graph's inputs, by name; -1 is any size. Empty if the file has none.
         outputs: the shapes of its outputs.
+        datatypes: the datatypes of inputs and outputs, by name, with the names of KServe V2.
     """
 
     file: str
@@ -181,6 +181,7 @@ class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...]
     inputs: Mapping[str, tuple[int, ...]] = {}
     outputs: Mapping[str, tuple[int, ...]] = {}
+    datatypes: Mapping[str, str] = {}
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,13 +273,6 @@ def read_bounded(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
     Raise ModelError if it cannot be read or is larger, and for pipes and devices, whose end might never come.
     """
     try:
-        # Opening a pipe would block until a writer opens it. Check the open descriptor: the path may change meanwhile.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelError(f"{path} is not a file")
-            if status.st_size > max_bytes:
-                raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
-            return file.read(max_bytes)
+        return read_regular_file(path, max_bytes)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None

@@ -38,6 +38,12 @@ def _check_tensors(source: ModelSource, metadata: ModelMetadata) -> None:
         ("output", imported.outputs, metadata.outputs),
     ):
         shapes = {spec.name: spec.shape for spec in specs}
+        for spec in specs:
+            if (datatype := imported.datatypes.get(spec.name, spec.datatype)) != spec.datatype:
+                raise ModelError(
+                    f"{source.folder}: {imported.file} gives the {kind} {spec.name!r} the data type {datatype}; "
+                    f"that of the model is {spec.datatype}"
+                )
         for name, shape in declared.items():
             if name not in shapes:
                 raise ModelError(

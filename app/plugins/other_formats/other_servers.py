@@ -101,6 +101,7 @@ def read_triton_config(folder: Path) -> ImportedConfig | None:
         ignored=tuple(ignored),
         inputs=_shapes(config.input, batched=config.max_batch_size > 0),
         outputs=_shapes(config.output, batched=config.max_batch_size > 0),
+        datatypes=dict(map(_datatype, filter(lambda tensor: tensor.data_type, (*config.input, *config.output)))),
     )
 
 
@@ -158,6 +159,13 @@ def _shapes(tensors: Sequence[Any], *, batched: bool) -> Mapping[str, tuple[int,
         str(tensor.name): (*batch, *(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims))
         for tensor in tensors
     }
+
+
+def _datatype(tensor: Any) -> tuple[str, str]:
+    """Return the name of a tensor, and its datatype in KServe V2."""
+    field = tensor.DESCRIPTOR.fields_by_name["data_type"]
+    name = field.enum_type.values_by_number[tensor.data_type].name.removeprefix("TYPE_")
+    return str(tensor.name), "BYTES" if name == "STRING" else name
 
 
 def _ignored(message: Any, prefix: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 import threading
 import time
@@ -270,7 +271,8 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
 ) -> None:
     cert, key = files
     other = authority.issue("other")[1]
-    not_pem, unreadable, encrypted = (tmp_path / name for name in ("nothing", "absent", "encrypted"))
+    not_pem, unreadable, encrypted, pipe = (tmp_path / name for name in ("nothing", "absent", "encrypted", "pipe"))
+    os.mkfifo(pipe)
     not_pem.write_text("nothing")
     plain = load_pem_private_key(key.read_bytes(), None)
     encrypted.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
@@ -281,6 +283,7 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
         (unreadable, key, None): f"Cannot read {unreadable} of --tls-cert: No such file or directory",
         (cert, unreadable, None): f"Cannot read {unreadable} of --tls-key: No such file or directory",
         (cert, key, unreadable): f"Cannot read {unreadable} of --tls-client-ca: No such file or directory",
+        (pipe, key, None): f"Cannot read {pipe} of --tls-cert: it is not a file",
         (tmp_path, key, None): f"Cannot read {tmp_path} of --tls-cert: Is a directory",
         (not_pem, key, None): f"Expected a certificate (PEM) in {not_pem} of --tls-cert, got no certificate",
         (cert, not_pem, None): f"Expected the private key (PEM) of the certificate in {not_pem} of --tls-key",

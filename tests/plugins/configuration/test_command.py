@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -160,10 +161,13 @@ def test_config_reports_an_invalid_option_in_one_line() -> None:
     assert completed.stderr == 'charioteer: Invalid value for --port: unable to convert "x" into int\n'
 
 
-@pytest.mark.parametrize(("name", "reason"), [("c.toml", "Invalid value .*"), ("nowhere.toml", "No"), (".", "Is a")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("c.toml", "Invalid value .*"), ("nowhere.toml", "No"), (".", "Is a"), ("pipe", "it is not")]
+)
 def test_file_that_cannot_be_read_is_rejected_with_its_option(name: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / name
     (tmp_path / "c.toml").write_text("port = [")
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SettingsError, match=f"--config: {path} cannot be read: {reason}.*; name a TOML file"):
         command.parse_args(["--config", str(path)])
 

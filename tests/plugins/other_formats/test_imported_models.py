@@ -117,6 +117,8 @@ def test_graph_of_triton_has_another_name_or_is_in_a_folder_named_model_onnx(tmp
         ('"images"', '"pixels"', r"config\.pbtxt names the input 'pixels'; those of the model are images"),
         ("[ 3, 64, 64 ]", "[ 3, 32, 32 ]", r"the shape \[-1, 3, 32, 32\]; that of the model is \[-1, 3, 64, 64\]"),
         ("[ 20 ]", "[ 20, 1 ]", r"the output 'output0' the shape \[-1, 20, 1\]"),
+        ("TYPE_FP32\n", "TYPE_UINT8\n", "the input 'images' the data type UINT8; that of the model is FP32"),
+        ("data_type: TYPE_FP32 dims", "data_type: TYPE_STRING dims", "the output 'output0' the data type BYTES"),
         ("max_batch_size: 8", "max_batch_size: 0", r"the shape \[3, 64, 64\]"),
     ],
 )

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from app.core.settings.files import read_regular_file
 from app.core.settings.server import SettingsError
 
 _logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def read_file(path: Path, parse: Callable[[bytes], T]) -> T:
     Raise SettingsError with the path, if the file is not readable, or `parse` raises it.
     """
     try:
-        return parse(path.read_bytes())
+        return parse(read_regular_file(path))
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

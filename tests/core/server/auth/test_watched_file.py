@@ -102,6 +102,9 @@ def test_unreadable_file_at_the_start_raises_settings_error(tmp_path: Path) -> N
         WatchedFile(tmp_path / "none", number_in, "--number")
     with pytest.raises(SettingsError, match=r"cannot be read: Is a directory$"):
         WatchedFile(tmp_path, number_in, "--number")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SettingsError, match=r"cannot be read: it is not a file$"):
+        WatchedFile(tmp_path / "pipe", number_in, "--number")
 
 
 def test_file_that_is_not_utf8_raises_settings_error(path: Path) -> None:
