@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 
 from app import __version__
 from app.clients.credentials import CredentialsError
+from app.clients.protocol import InferenceClientError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
@@ -23,7 +24,6 @@ from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.bulk_run.source import Source, SourceImage
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.model import ServerOptions, read_assignments, served_model
-from app.plugins.evaluation.runner import InferenceClientError
 from tasks.inference.error import InferenceError
 
 _REQUESTS, _RAY_WORKERS = 8, 2

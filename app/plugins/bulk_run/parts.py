@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.clients.protocol import InferenceClientError
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
 from app.plugins.bulk_run.source import SourceImage
-from app.plugins.evaluation.runner import InferenceClientError
 from app.plugins.recording.export.parquet import to_arrow
 from app.plugins.recording.inference import RecordedInference
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
+from app.clients.protocol import InferenceClientError, ServerUnavailableError
 from app.core.engine.error_text import error_text
 from app.core.settings.model import ModelError, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.bulk_run.source import SourceImage
 from app.plugins.evaluation.answers import infer_task
+from app.plugins.evaluation.checkpoint import InferenceClient
 from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, ServerUnavailableError
 from app.plugins.recording.inference import RecordedImage, RecordedInference
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
@@ -32,6 +33,7 @@ Predictor = Callable[[Sequence[SourceImage]], Sequence[RecordedInference]]
 Several threads call it.
 """
 _Size = tuple[int, int]
+_KINDS = {400: ErrorKind.INVALID_REQUEST, 413: ErrorKind.TOO_LARGE, 504: ErrorKind.DEADLINE_EXCEEDED}
 
 
 class _Row(msgspec.Struct):
@@ -151,7 +153,7 @@ class ServedPredictor:
         except ServerUnavailableError:
             raise
         except InferenceClientError as error:
-            row.error = InferenceError(error.kind, str(error))
+            row.error = InferenceError(_KINDS.get(error.status, ErrorKind.MODEL_FAILED), str(error))
         size, task = None, ""
         # The server may read images that are not readable here, and have tasks without metrics.
         with suppress(InferenceError):

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.clients.protocol import Records
 from app.plugins.evaluation.answers import PredictedObject, infer_task, parse_records
 from app.plugins.evaluation.dataset import EvaluationError, Item
-from app.plugins.evaluation.runner import Records
 from tasks.vision.contours import mask_of_contours
 from tasks.vision.filtering import ious
 

@@ -18,6 +18,7 @@ from app.core.cli.terminal import check_output, console, progress, reject_unused
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.evaluation.checkpoint import CollectedAnswers, Header, collect_answers, open_checkpoint
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
@@ -33,7 +34,6 @@ from app.plugins.evaluation.evaluation import (
 from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
 from app.plugins.evaluation.presentation import PRINTED_FIGURES, present, values_of
 from app.plugins.evaluation.report import EvaluationReport, EvaluationRun, wanted_parts
-from app.plugins.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
 
@@ -142,7 +142,7 @@ def evaluate(
             collected = _predict_items(
                 selected, model, run_header, concurrency or (1 if server.url is None else 4), out, fresh=fresh
             )
-            label, notes = model.label, [*model.notes, *_score_notes(parameters)]
+            label, notes = model.label, _score_notes(parameters)
         with progress("Measuring", len(collected.records)) as bar:
             report = evaluate_records(
                 selected,

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from app.clients.protocol import Records
 from app.plugins.evaluation.answers import EvaluatedItem, infer_task, parse_records
+from app.plugins.evaluation.checkpoint import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import read_json
 from app.plugins.evaluation.metrics.classes import measure_classes
@@ -15,7 +17,6 @@ from app.plugins.evaluation.metrics.objects import measure_objects
 from app.plugins.evaluation.metrics.pixels import measure_pixels
 from app.plugins.evaluation.metrics.texts import measure_texts
 from app.plugins.evaluation.report import EvaluationReport, Measures
-from app.plugins.evaluation.runner import InferenceClient, Records
 from app.report import Figure
 from tasks.task import TaskType
 from tasks.vision.contours import MAX_PIXELS

@@ -11,20 +11,22 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from cyclopts.validators import Number
 
+from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
+from app.clients.protocol import HttpProtocol, InferenceClientError, Records
+from app.clients.retries import Retries
 from app.core.cli.inputs import choose_model, predict_records
-from app.core.cli.terminal import reject_unused
+from app.core.cli.terminal import error_console, printable, reject_unused
 from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.evaluation.answers import MEASURED_TASKS
-from app.plugins.evaluation.clients import GRPC_PROTOCOLS, HTTP_PROTOCOLS, http_inference_client
+from app.plugins.evaluation.checkpoint import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
-from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, Records
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 
-PROTOCOLS = {**HTTP_PROTOCOLS, **GRPC_PROTOCOLS}
+_reported: dict[str, object] = {}
 _DEFAULT_TOP_K = 100
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
@@ -41,7 +43,7 @@ class ServerOptions:
     """Use the model of this server instead of a local one; host:port for gRPC."""
 
     protocol: str = "chariot-v2-kserve"
-    """Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1, tensorflow-serving, grps, v2-grpc, grps-grpc."""
+    """Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1 or v2-grpc."""
 
     header: Annotated[list[str] | None, Parameter(show=False)] = None
     """Header for authentication or routing, such as "X-Tenant: a"; left out of reports."""
@@ -73,14 +75,13 @@ class ServerOptions:
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model, and how to request predictions from it.
 
-    `label` and `notes` are for the report. `identity` is everything that a prediction depends on, for the checkpoint.
+    `label` is for the report. `identity` is everything that a prediction depends on, for the checkpoint.
     `source` are its files, if it runs in this process.
     """
 
     label: str
     identity: Mapping[str, object]
     open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
-    notes: Sequence[str] = ()
     source: ModelSource | None = None
 
 
@@ -151,12 +152,12 @@ def served_model(
     Raise CredentialsError when a header cannot be used. Raise EvaluationError when the URL, protocol and name do not
     fit together.
     """
-    protocol, timeout, tls = server.protocol, server.timeout, server.tls
     headers = read_headers(server.header or (), server.header_file)
-    if protocol not in PROTOCOLS:
-        raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
+    if server.protocol not in PROTOCOLS:
+        raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {server.protocol}")
+    protocol = PROTOCOLS[server.protocol]
     display_url = url
-    if over_http := protocol in HTTP_PROTOCOLS:
+    if isinstance(protocol, HttpProtocol):
         url = url if "://" in url else f"http://{url}"
         if not url.startswith(("http://", "https://")):
             raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
@@ -164,36 +165,29 @@ def served_model(
             display_url = str(httpx.URL(url).copy_with(userinfo=b""))
         except httpx.InvalidURL as error:
             raise EvaluationError(f"--url: {error}") from None
-    if PROTOCOLS[protocol].needs_model and not name:
-        raise EvaluationError(f"--name: {protocol} needs the model's name")
-    notes: list[str] = []
-    if over_http and not HTTP_PROTOCOLS[protocol].takes_parameters:
-        notes.append(
-            f"{protocol} has no request parameters: it leaves out objects below the model's own score threshold. "
-            "Average precision and recall differ from other protocols."
-        )
+    if protocol.needs_model and not name:
+        raise EvaluationError(f"--name: {protocol.name} needs the model's name")
+    model, retries = name or "", Retries(persistent, _report_wait)
 
     @contextmanager
-    def open_client() -> Generator[InferenceClient]:
-        if over_http:
-            with httpx.Client(timeout=timeout, headers=headers, trust_env=False, verify=tls.context()) as client:
-                yield http_inference_client(client, url, protocol, name or "", parameters, persistent=persistent)
-        else:
-            from app.plugins.evaluation.grpc_client import open_grpc_client
-
-            credentials = tls.credentials() if url.startswith("grpcs://") else None
-            address = url.partition("://")[2] or url
-            with open_grpc_client(
-                address, protocol, name or "", parameters, timeout, headers, credentials, persistent=persistent
-            ) as predict:
-                yield predict
+    def open_predictor() -> Generator[InferenceClient]:
+        with open_client(
+            url, protocol, model, headers=headers, timeout=server.timeout, tls=server.tls, retries=retries
+        ) as client:
+            yield lambda item, data: client(data, item.with_question(parameters))
 
     return EvaluatedModel(
-        label=f"{name or 'the only model'} at {display_url} ({protocol})",
-        identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
-        open_predictor=open_client,
-        notes=notes,
+        label=f"{name or 'the only model'} at {display_url} ({protocol.name})",
+        identity={"url": display_url, "protocol": protocol.name, "model": model, "parameters": parameters},
+        open_predictor=open_predictor,
     )
+
+
+def _report_wait(reason: str) -> None:
+    """Report, once for each reason, that a persistent client waits for a server that it cannot reach."""
+    # Several threads wait at once; only the first one finds its own object.
+    if _reported.setdefault(reason, own := object()) is own:
+        error_console().print(f"Waiting for the server, at most five minutes: {printable(reason)}")
 
 
 def local_predictor(source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> InferenceClient:

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from app.core.plugins import registry
+from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import with_slashes
-from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
 from app.plugins.recording.query.reader import default_reason, open_recordings

@@ -5,8 +5,5 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     protocols=Ref("app.plugins.grps.routes:protocols"),
-    extends={
-        "evaluation.clients": Ref("app.plugins.grps.evaluation:CLIENTS"),
-    },
     page=Page(requests={"grps": "request_grps.js"}),
 )

@@ -5,8 +5,5 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     protocols=Ref("app.plugins.kserve_v1.routes:protocols"),
-    extends={
-        "evaluation.clients": Ref("app.plugins.kserve_v1.evaluation:CLIENTS"),
-    },
     page=Page(requests={"v1": "request_v1.js"}),
 )

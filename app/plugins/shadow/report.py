@@ -8,11 +8,11 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from app.clients.protocol import Records
 from app.plugins.evaluation.agreement import partners
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.metrics.bootstrap import Estimate, Floats
-from app.plugins.evaluation.runner import Records
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.shadow.rows import ShadowRow
 from app.plugins.shadow.statistics import Comparison, compare, losing, mcnemar, needed_images, share

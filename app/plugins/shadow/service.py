@@ -11,6 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter as CounterMetric
 
+from app.clients.protocol import Records
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
@@ -21,7 +22,6 @@ from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
-from app.plugins.evaluation.runner import Records
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
 from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue, with_pixels

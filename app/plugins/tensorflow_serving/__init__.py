@@ -10,8 +10,5 @@ plugin = Plugin(
     model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),
     start=Ref("app.plugins.tensorflow_serving.version_labels:start"),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
-    extends={
-        "evaluation.clients": Ref("app.plugins.tensorflow_serving.evaluation:CLIENTS"),
-    },
     page=Page(requests={"tfs": "request_tensorflow_serving.js"}),
 )

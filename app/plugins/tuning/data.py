@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.clients.protocol import InferenceClientError, Records
 from app.core.cli.inputs import read_image
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import Agreement, compare_answers
@@ -13,7 +14,6 @@ from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, Label
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
 from app.plugins.evaluation.model import local_predictor, parameters_for
-from app.plugins.evaluation.runner import InferenceClientError, Records
 from app.plugins.tuning.quantization import choose_images
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits

@@ -1,7 +1,7 @@
 """Clients of each protocol, tested with the requests and answers of the golden exchanges, and with a real server."""
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -10,14 +10,16 @@ import grpc
 import httpx
 import pytest
 
+from app.clients import chariot_v2
+from app.clients.client import PROTOCOLS, open_client
+from app.clients.http_client import http_client
+from app.clients.protocol import Client, HttpProtocol, InferenceClientError, ServerUnavailableError
+from app.clients.retries import Retries
 from app.core.proto import message_class
-from app.plugins.evaluation.clients import HTTP_PROTOCOLS, http_inference_client
-from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.grpc_client import open_grpc_client
-from app.plugins.evaluation.runner import InferenceClient, InferenceClientError, ServerUnavailableError
 from tests.support.data.evaluation_samples import item
 from tests.support.data.golden import CASES
 
+HTTP_PROTOCOLS = {name: protocol for name, protocol in PROTOCOLS.items() if isinstance(protocol, HttpProtocol)}
 FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]
 
 
@@ -27,13 +29,7 @@ def golden(protocol: str, name: str) -> Any:
 
 
 def ask_once(
-    protocol: str,
-    answer: Any,
-    *,
-    status: int = 200,
-    model: str = "Detector",
-    dataset_item: Item | None = None,
-    **parameters: object,
+    protocol: str, answer: Any, *, status: int = 200, parameters: Mapping[str, object] | None = None
 ) -> tuple[Any, httpx.Request]:
     """Return the records that a client reads from an answer, and the request that it sent."""
     requests: list[httpx.Request] = []
@@ -43,9 +39,9 @@ def ask_once(
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         return httpx.Response(status, content=content)
 
-    with httpx.Client(transport=httpx.MockTransport(respond), timeout=60) as client:
-        asker = http_inference_client(client, "http://engine.local/base/", protocol, model, parameters)
-        return asker(dataset_item or item(), b"picture"), requests[0]
+    with httpx.Client(transport=httpx.MockTransport(respond), timeout=60) as http:
+        client = http_client(http, "http://engine.local/base/", HTTP_PROTOCOLS[protocol], "Detector", Retries())
+        return client(b"picture", parameters or {}), requests[0]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +50,6 @@ def ask_once(
         ("chariot-v2-kserve", "chariot-v2-kserve", "detection", "/base/v2/models/m-detector/infer"),
         ("chariot-v2", "chariot-v2", "bare-image", "/base/v2/models/m-detector/infer"),
         ("v1", "kserve-v1", "detection-b64", "/base/v1/models/Detector:predict"),
-        ("tensorflow-serving", "tensorflow-serving", "detection-row", "/base/v1/models/Detector:predict"),
     ],
 )
 def test_golden_answer_is_parsed(protocol: str, folder: str, case: str, path: str) -> None:
@@ -68,46 +63,20 @@ def test_records_are_parsed_from_each_answer_form() -> None:
     for data in ([text], [FOUND], FOUND):
         assert ask_once("v2", {"outputs": [{"data": data}]})[0] == FOUND
     assert ask_once("chariot-v2-kserve", {"outputs": [{"data": [[]]}]})[0] == []
-    assert ask_once("grps", {"gmap": {"s_s": {"image": text}}})[0] == FOUND
 
 
-def test_tensors_are_converted_to_records() -> None:
-    for case, fields in (("classification-predict", {"label", "score"}), ("image-text-to-text", {"prompt", "answer"})):
-        records, _ = ask_once("tensorflow-serving", golden("tensorflow-serving", case))
-        assert set(records[0]) == fields
-
-
-@pytest.mark.parametrize(
-    ("tensors", "fields"),
-    [
-        ({"contours": ['[[{"x":1,"y":2}]]', ""]}, {"contour": [[{"x": 1, "y": 2}]]}),
-        ({"boxes": [[0.1, 0.2, 0.3, 0.4, 1], [0] * 5]}, {"cx": 0.1, "cy": 0.2, "w": 0.3, "h": 0.4, "r": 1}),
-    ],
-)
-def test_tensors_of_objects_are_parsed_without_padding(tensors: dict[str, Any], fields: dict[str, Any]) -> None:
-    padded = {"num_detections": 1, "labels": ["a", ""], "scores": [0.5, 0], **tensors}
-    assert ask_once("tensorflow-serving", {"predictions": [padded]})[0] == [{"label": "a", "score": 0.5, **fields}]
-
-
-def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> None:
-    dataset_item = item(question="What?", answers=["x"])
+def test_parameters_are_sent_where_the_protocol_expects_them() -> None:
+    parameters = item(question="What?", answers=["x"]).with_question({"top_k": 3})
     parameter_readers: dict[str, Callable[[Any], Any]] = {
         "chariot-v2-kserve": lambda body: body["inputs"][0]["parameters"],
         "chariot-v2": lambda body: body["parameters"],
         "v2": lambda body: body["inputs"][0]["parameters"],
         "v1": lambda body: body["instances"][0]["parameters"],
-        "grps": lambda body: json.loads(body["gmap"]["s_s"]["image.parameters"]),
     }
     for protocol, read_parameters in parameter_readers.items():
-        with pytest.raises(InferenceClientError):
-            ask_once(protocol, {})
         answers = {"outputs": [{"data": FOUND}], "output": FOUND, "predictions": [FOUND]}
-        answers["gmap"] = {"s_s": {"image": json.dumps(FOUND)}}  # pyright: ignore[reportArgumentType]
-        _, request = ask_once(protocol, answers, dataset_item=dataset_item, top_k=3)
+        _, request = ask_once(protocol, answers, parameters=parameters)
         assert read_parameters(json.loads(request.content)) == {"top_k": 3, "prompts": ["What?"]}
-    none = {"predictions": [{"labels": list[str](), "scores": list[float]()}]}
-    _, request = ask_once("tensorflow-serving", none, dataset_item=dataset_item, top_k=3)
-    assert json.loads(request.content)["instances"][0] == {"image": {"b64": "cGljdHVyZQ=="}, "prompts": ["What?"]}
 
 
 @pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
@@ -137,15 +106,13 @@ def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch
     busy = zip((429, 503, 503, 503), waits, strict=True)
     responses = [httpx.Response(status, headers={"Retry-After": wait}) for status, wait in busy]
     responses.append(httpx.Response(200, content=json.dumps({"output": FOUND}).encode()))
-    with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as client:
-        assert http_inference_client(client, "http://engine", "chariot-v2", "m", {})(item(), b"image") == FOUND
+    with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as http:
+        assert http_client(http, "http://engine", chariot_v2.PROTOCOL, "m", Retries())(b"image", {}) == FOUND
     assert delays == [0.2, 7.0, 60.0, 1.6]
 
 
-def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    delays: list[float] = []
+def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays, reasons = list[float](), list[str]()
     monkeypatch.setattr("time.sleep", delays.append)
 
     failures: list[Exception] = [*([httpx.ConnectError("refused")] * 64), httpx.ReadTimeout("")]
@@ -153,15 +120,15 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(
     def respond(_: httpx.Request) -> httpx.Response:
         raise failures.pop(0)
 
-    with httpx.Client(transport=httpx.MockTransport(respond)) as client:
-        asker = http_inference_client(client, "http://engine", "chariot-v2", "m", {}, persistent=True)
+    with httpx.Client(transport=httpx.MockTransport(respond)) as http:
+        retries = Retries(persistent=True, on_wait=reasons.append)
+        client = http_client(http, "http://engine", chariot_v2.PROTOCOL, "m", retries)
         with pytest.raises(ServerUnavailableError, match="refused"):
-            asker(item(), b"image")
+            client(b"image", {})
         assert 290 < sum(delays) < 310
-        waiting = "Waiting for the server, at most five minutes: http://engine/v2/models/m-m/infer: refused\n"
-        assert capsys.readouterr().err == waiting
+        assert {*reasons} == {"http://engine/v2/models/m-m/infer: refused"}
         with pytest.raises(InferenceClientError, match="infer: ReadTimeout"):
-            asker(item(), b"image")
+            client(b"image", {})
 
 
 GRPC: Any = grpc
@@ -187,12 +154,12 @@ class FakeServer(grpc.GenericRpcHandler):
 
 
 @contextmanager
-def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[InferenceClient]:
+def connected(fake: FakeServer) -> Generator[Client]:
     server: Any = grpc.server(ThreadPoolExecutor(2), handlers=[fake])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        with open_grpc_client(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN) as client:
+        with open_client(f"127.0.0.1:{port}", PROTOCOLS["v2-grpc"], "m", headers=TOKEN, timeout=20) as client:
             yield client
     finally:
         server.stop(None).wait()
@@ -207,7 +174,7 @@ def response_with(records: bytes) -> bytes:
 def test_busy_server_is_retried_with_the_headers() -> None:
     fake = FakeServer([grpc.StatusCode.RESOURCE_EXHAUSTED, response_with(b'[{"label": "cat", "score": 1}]')])
     with connected(fake) as infer:
-        assert infer(item(), b"x") == [{"label": "cat", "score": 1}]
+        assert infer(b"x", {}) == [{"label": "cat", "score": 1}]
     assert [metadata["authorization"] for metadata in fake.metadata] == ["Bearer abc"] * 2
 
 
@@ -217,4 +184,4 @@ def test_busy_server_is_retried_with_the_headers() -> None:
 def test_response_without_records_is_an_error(outcome: Any) -> None:
     message = "The answer has no records" if isinstance(outcome, bytes) else "NOT_FOUND: no model"
     with connected(FakeServer([outcome])) as infer, pytest.raises(InferenceClientError, match=message):
-        infer(item(), b"x")
+        infer(b"x", {})

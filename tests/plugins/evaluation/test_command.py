@@ -28,7 +28,7 @@ from tests.support.servers.stand_in import fake_chariot
 Records = Sequence[Mapping[str, object]]
 
 IMAGES = ROOT / "fixtures" / "images"
-PROTOCOLS = ("chariot-v2-kserve", "v2", "v1", "grps", "v2-grpc", "grps-grpc")
+PROTOCOLS = ("chariot-v2-kserve", "v2", "v1", "v2-grpc")
 CLASSIFIER = str(ROOT / "fixtures" / "models" / "classifier")
 CAT: Records = [{"label": "cat", "score": 1}]
 DETECTION = {"label": "cat", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 24}

@@ -9,10 +9,10 @@ import msgspec
 from app.core.cli.terminal import counted
 from app.core.settings.command_options import command_options
 from app.plugins.evaluation.answers import parse_records
+from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION, RecordedTruths
-from app.plugins.evaluation.runner import CollectedAnswers
 from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.right_answer import Records, item_of
 from app.plugins.recording.inference import RecordedInference

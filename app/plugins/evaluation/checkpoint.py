@@ -2,24 +2,18 @@
 
 import hashlib
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Event, Lock, Thread
-from typing import TypeVar
+from threading import Lock
 
 import msgspec
 
+from app.clients.protocol import InferenceClientError, Records
+from app.clients.threads import map_in_threads
 from app.plugins.evaluation.dataset import EvaluationError, Item
-from tasks.inference.error import ErrorKind
-
-Records = Sequence[Mapping[str, object]]
 
 InferenceClient = Callable[[Item, bytes], Records]
 """Returns the records for an item and the bytes of its image, or raises InferenceClientError without an answer.
@@ -27,11 +21,6 @@ InferenceClient = Callable[[Item, bytes], Records]
 Several threads call it.
 """
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
-_AHEAD = 4
-"""Calls for each thread that run, wait or have results, so that one slow call does not stop the other threads."""
 _GRACE_SECONDS = 2.0
 """Seconds to wait for requests in flight after an interruption."""
 _MAX_FAILURES = 10
@@ -94,18 +83,6 @@ def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Gener
         yield Checkpoint(file, entries)
 
 
-class InferenceClientError(Exception):
-    """One item was not answered, with the reason."""
-
-    def __init__(self, reason: str, kind: ErrorKind = ErrorKind.MODEL_FAILED) -> None:
-        super().__init__(reason)
-        self.kind = kind
-
-
-class ServerUnavailableError(InferenceClientError):
-    """No item would be answered now: the server is unreachable or busy, refuses the client, or lacks the model."""
-
-
 @dataclass(slots=True)
 class CollectedAnswers:
     """The records, or the reason for a failure, by the id of the item."""
@@ -158,47 +135,6 @@ def collect_answers(
         name, reason = next(iter(collected.failures.items()))
         raise EvaluationError(f"Not one of {len(items)} images was answered; {name}: {reason}")
     return collected
-
-
-def map_in_threads(
-    work: Callable[[_T], _R], values: Iterable[_T], threads: int, *, grace_seconds: float = 0.0
-) -> Generator[_R]:
-    """Yield what `work` returns for each value, in their order, and take values only as far ahead as needed.
-
-    Raise what `work` raises, after the results before it. At the end, wait for calls that run, at most `grace_seconds`.
-    """
-    jobs, stopping = SimpleQueue[tuple[Future[_R], _T] | None](), Event()
-
-    def run() -> None:
-        while (job := jobs.get()) is not None and not stopping.is_set():
-            future, value = job
-            try:
-                future.set_result(work(value))
-            except BaseException as error:  # noqa: BLE001  the main thread raises it
-                future.set_exception(error)
-
-    # Daemon threads, so that a hung model or server does not prevent the exit.
-    pool = [Thread(target=run, daemon=True) for _ in range(threads)]
-    pending: deque[Future[_R]] = deque()
-    try:
-        for thread in pool:
-            thread.start()
-        for value in values:
-            pending.append(Future[_R]())
-            jobs.put((pending[-1], value))
-            if len(pending) >= _AHEAD * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        stopping.set()
-        deadline = time.monotonic() + grace_seconds
-        for _ in pool:
-            jobs.put(None)
-        for thread in pool:
-            # An interruption may come before all threads have started.
-            if thread.is_alive():
-                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:

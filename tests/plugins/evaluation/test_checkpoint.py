@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.clients.protocol import InferenceClientError, Records
+from app.plugins.evaluation.checkpoint import Header, collect_answers, open_checkpoint
 from app.plugins.evaluation.dataset import EvaluationError, Item, fingerprint
 from app.plugins.evaluation.evaluation import check_task
-from app.plugins.evaluation.runner import Header, InferenceClientError, Records, collect_answers, open_checkpoint
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import dataset, write_image
 

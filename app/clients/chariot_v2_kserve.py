@@ -1,0 +1,14 @@
+"""Chariot's protocol chariot-v2-kserve."""
+
+from app.clients.kserve_v2 import image_request, records_of
+from app.clients.protocol import HttpProtocol
+
+
+def infer_path(model: str) -> str:
+    """Return the inference path of a Chariot id, percent-encoded, or of the only model."""
+    return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
+
+
+PROTOCOL = HttpProtocol(
+    name="chariot-v2-kserve", path=infer_path, request=image_request, records=records_of, needs_model=False
+)
