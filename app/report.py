@@ -115,7 +115,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     pictures: Sequence[Picture] = ()
     pictures_title: str = ""
     pictures_note: str = ""
-    notes: Sequence[str] = ()
+    notes: Sequence[str | Mark] = ()
 
 
 def format_cell(cell: Cell) -> str:
@@ -146,7 +146,7 @@ def print_report(report: Report, console: Console, *, max_figures: int | None = 
         if table.printed:
             print_table(table, console)
     for note in report.notes:
-        console.print(f"- {printable(note)}")
+        console.print(f"- {_styled(note)}")
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -14,9 +14,9 @@ from app.core.settings.server import SettingsError
 from app.plugins.conformance.client.model_names import list_models
 from app.plugins.conformance.client.probe import RequestLimitError
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner, protocol_named
-from app.plugins.conformance.output.reports import json_report
-from app.plugins.conformance.output.table import print_checks, print_report
+from app.plugins.conformance.presentation import present, present_checks, to_plain
 from app.plugins.conformance.runner import ConformanceReport, UnreachableError
+from app.report import print_report, print_table, to_json
 
 _VIOLATED = 1
 
@@ -51,16 +51,16 @@ def conform(
             protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
             reject_unused("with --list, which checks no server", {"the URL": url, "--json": json})
             reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
-            print_checks(console(), protocol_named(options.protocol) if everything else None)
+            print_table(present_checks(protocol_named(options.protocol) if everything else None), console())
             return
         if url is None:
             raise OptionsError("Expected the URL of a server, got none")
         check_output(json)
         for name in _models(url, options, all_models=all_models):
             report = _run_checks(url, replace(options, model=name))
-            print_report(report, console(), everything=everything)
+            print_report(present(report, everything=everything), console())
             if json:
-                _write(json, json_report(report), name if all_models else None)
+                _write(json, to_json(to_plain(report)), name if all_models else None)
             statuses.append(_status(report))
             inapplicable_reasons.append(report.inapplicable_reason)
         if all(inapplicable_reasons):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.plugins.conformance.check import Verdict
-from app.plugins.conformance.output.reports import to_plain
+from app.plugins.conformance.presentation import to_plain
 from app.plugins.conformance.runner import ConformanceReport
 from tests.plugins.conformance.engines import CHARIOT_PROTOCOLS, Engines, Fault, check_engine, check_with_fault
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from app.plugins.conformance.check import Check, Level, Need, NotApplicableError, Protocol
 from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
 from app.plugins.conformance.client.probe import Probe, Target
-from app.plugins.conformance.output.reports import json_report
-from app.plugins.conformance.output.table import print_report
+from app.plugins.conformance.presentation import present, to_plain
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
+from app.report import print_report, to_json
 from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
 ITEM = b'{"label":"a","score":_,"xmin":_}'.replace(b"_", b"9" * 400)
@@ -84,7 +84,7 @@ def test_only_failed_must_checks_break_conformance() -> None:
 
 
 def test_json_report_has_counts_features_and_exchanges() -> None:
-    parsed = json.loads(json_report(report()))
+    parsed = json.loads(to_json(to_plain(report())))
     assert (parsed["schema"], parsed["protocol"], parsed["conforms"]) == ("charioteer.conformance/1", "x", False)
     assert parsed["counts"]["MUST"] == {"passed": 1, "failed": 2, "not tested": 4, "not applicable": 1}
     assert parsed["features"]["storage"] == {"works": False, "failed": ["X-1"], "not_tested": []}
@@ -93,17 +93,17 @@ def test_json_report_has_counts_features_and_exchanges() -> None:
     (exchange,) = parsed["findings"][0]["exchanges"]
     assert json.loads(exchange["request"]["body"]) == {"text": HOSTILE}
     assert exchange["response"] == {"status": 200, "headers": {"content-length": "42"}, "body": HOSTILE}
-    assert b"secret" not in json_report(report())
+    assert b"secret" not in to_json(to_plain(report()))
     readable_by = {finding["id"]: finding["readable_by"] for finding in parsed["findings"]}
     assert readable_by["X-1"] == {"storage": False, "drift": True, "evaluation": True}
     assert readable_by["X-3"] == {"storage": True, "drift": True, "evaluation": True}
     assert readable_by["X-2"] == readable_by["X-4"] == {}
-    assert json.loads(json_report(report(CHECKS[7])))["findings"][0]["readable_by"] == {}
+    assert json.loads(to_json(to_plain(report(CHECKS[7]))))["findings"][0]["readable_by"] == {}
 
 
 def table(result: ConformanceReport, *, everything: bool = False) -> str:
     written = io.StringIO()
-    print_report(result, Console(file=written, width=200), everything=everything)
+    print_report(present(result, everything=everything), Console(file=written, width=200))
     return written.getvalue()
 
 
@@ -158,7 +158,7 @@ def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body:
     )
     assert not result.conforms
     assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.images)
-    assert json_report(result)
+    assert to_json(to_plain(result))
 
 
 def test_engine_without_the_service_does_not_conform() -> None:

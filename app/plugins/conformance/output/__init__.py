@@ -1,1 +1,0 @@
-"""Render a report for terminals and programs."""

@@ -1,0 +1,195 @@
+"""Present the findings for an engine: as a report for text, and as values for JSON."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app import __version__
+from app.plugins.conformance.check import Finding, Level, Need, Protocol, Verdict
+from app.plugins.conformance.client.exchange import Exchange
+from app.plugins.conformance.protocols import PROTOCOLS
+from app.plugins.conformance.runner import ConformanceReport
+from app.report import Mark, Report, Table
+
+SCHEMA = "charioteer.conformance/1"
+"""The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
+
+_ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
+_MAX_BODY_BYTES = 2000
+_MAX_IDS = 5
+_READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
+_MARKS = {
+    Verdict.FAILED: Mark(Verdict.FAILED, "bad"),
+    Verdict.NOT_TESTED: Mark(Verdict.NOT_TESTED, "warning"),
+    Verdict.PASSED: Mark(Verdict.PASSED, "good"),
+    Verdict.NOT_APPLICABLE: Mark(Verdict.NOT_APPLICABLE, "dim"),
+}
+
+
+def present(report: ConformanceReport, *, everything: bool = False) -> Report:
+    """Return the report, failures first: with `everything`, also passed checks and those that do not apply.
+
+    Otherwise untested checks with the same reason are one row.
+    """
+    title = f"{report.protocol.name} at {report.target.url}"
+    if report.target.model:
+        title += f", model {report.target.model}"
+    if report.task_type:
+        title += f": {report.task_type} ({'given' if report.target.task_type else 'found'})"
+    rows: list[tuple[str | Mark, ...]] = []
+    for group in _grouped(report.findings):
+        if len(group) > 1 and not everything:
+            rows.append(_folded(group))
+        elif everything or group[0].verdict in (Verdict.FAILED, Verdict.NOT_TESTED):
+            rows += [_row(report, finding) for finding in group]
+    columns = ("check", "", "verdict", "requirement, and result", "needed for")
+    counts = [
+        f"{level}: {', '.join(f'{report.count(verdict, level)} {verdict}' for verdict in Verdict)}" for level in Level
+    ]
+    return Report(
+        title=title,
+        tables=[Table(title="", columns=columns, rows=tuple(rows))] if rows else (),
+        notes=[*counts, *(_in_words(report, need) for need in report.protocol.needs), _verdict(report)],
+    )
+
+
+def present_checks(protocol: Protocol | None = None) -> Table:
+    """Return the number of checks of each protocol, or the checks of `protocol`."""
+    if protocol is None:
+        counts = [
+            (one.name, len(one.checks), *(sum(check.level is level for check in one.checks) for level in Level))
+            for one in PROTOCOLS
+        ]
+        return Table(title="", columns=("protocol", "checks", "MUST", "SHOULD"), rows=tuple(counts))
+    rows = tuple(
+        (check.id, str(check.level), check.sentence, check.source, ", ".join(check.needed_for))
+        for check in protocol.checks
+    )
+    return Table(title="", columns=("check", "", "requirement", "source", "needed for"), rows=rows)
+
+
+def to_plain(report: ConformanceReport) -> dict[str, Any]:
+    """Return the report as plain values. Long bodies are truncated; headers from options are left out."""
+    return {
+        "schema": SCHEMA,
+        "charioteer": __version__,
+        "protocol": report.protocol.name,
+        "url": report.target.url,
+        "model": report.target.model,
+        "task_type": report.task_type,
+        "task_type_given": report.target.task_type is not None,
+        "conforms": report.conforms,
+        "inapplicable": report.inapplicable_reason,
+        "requests": report.requests,
+        "counts": {level: {verdict: report.count(verdict, level) for verdict in Verdict} for level in Level},
+        "features": {need: _feature(report, need) for need in report.protocol.needs},
+        "findings": [_finding(report, finding) for finding in report.findings],
+    }
+
+
+def _feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
+    """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
+    failed = report.musts(Verdict.FAILED, need)
+    return {"works": not failed, "failed": failed, "not_tested": report.musts(Verdict.NOT_TESTED, need)}
+
+
+def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
+    check, needs = finding.check, report.protocol.needs
+    return {
+        "id": check.id,
+        "level": check.level,
+        "verdict": finding.verdict,
+        "sentence": check.sentence,
+        "source": check.source,
+        "needed_for": check.needed_for,
+        "readable_by": _readable_by(finding, needs),
+        "reason": finding.reason,
+        "readers": _describe_readers(finding, needs),
+        "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
+    }
+
+
+def _exchange(exchange: Exchange) -> dict[str, Any]:
+    sent = {"headers": dict(exchange.request_headers), "body": _truncate_body(exchange.request_body)}
+    received = {"headers": dict(exchange.headers), "body": _truncate_body(exchange.body)}
+    return {
+        "request": {"method": exchange.method, "path": exchange.path, **sent},
+        "response": {"status": exchange.status, **received},
+    }
+
+
+def _grouped(findings: Sequence[Finding]) -> Sequence[Sequence[Finding]]:
+    """Return the findings in groups, failures first: untested checks with the same reason together, others alone."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: _ORDER.index(finding.verdict)):
+        key = finding.reason if finding.verdict is Verdict.NOT_TESTED else finding.check.id
+        groups.setdefault((finding.verdict, key), []).append(finding)
+    return list(groups.values())
+
+
+def _readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
+    """Return whether storage, drift detection and evaluation can read responses although a check failed.
+
+    The result has only those of the protocol's `needs`, and is empty unless the check failed.
+    """
+    if finding.verdict is not Verdict.FAILED:
+        return {}
+    failed_needs = finding.check.needed_for if finding.check.level is Level.MUST else ()
+    return {need: need not in failed_needs for need in needs if need in _READERS}
+
+
+def _describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
+    """Return `_readable_by` as a sentence, or an empty string if it is empty."""
+    readable = _readable_by(finding, needs)
+    parts: list[str] = []
+    for phrase, wanted in (("would not be read by", False), ("would still be read by", True)):
+        if readers := [need for need, is_readable in readable.items() if is_readable is wanted]:
+            parts.append(f"{phrase} {', '.join(readers)}")
+    return f"Answers {'; '.join(parts)}." if parts else ""
+
+
+def _truncate_body(body: bytes) -> str:
+    """Return a body as text, truncated if it is long."""
+    text = body[:_MAX_BODY_BYTES].decode(errors="replace")
+    return text if len(body) <= _MAX_BODY_BYTES else f"{text} ... ({len(body)} bytes)"
+
+
+def _row(report: ConformanceReport, finding: Finding) -> tuple[str | Mark, ...]:
+    check = finding.check
+    lines = (check.sentence, finding.reason, _describe_readers(finding, report.protocol.needs))
+    needed_for = ", ".join(check.needed_for)
+    return check.id, str(check.level), _MARKS[finding.verdict], "\n".join(filter(None, lines)), needed_for
+
+
+def _folded(findings: Sequence[Finding]) -> tuple[str | Mark, ...]:
+    """Return one row for untested checks with the same reason."""
+    levels = Counter(finding.check.level for finding in findings)
+    ids = ", ".join(finding.check.id for finding in findings)
+    level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
+    return f"{len(findings)} checks", level, _MARKS[Verdict.NOT_TESTED], f"{findings[0].reason}\n{ids}", ""
+
+
+def _verdict(report: ConformanceReport) -> Mark:
+    requests = f"by {report.requests} requests."
+    if report.inapplicable_reason:
+        return Mark(f"The engine is not checked with this model ({report.inapplicable_reason}), {requests}", "dim")
+    if not report.conforms:
+        return Mark(f"The engine does not conform, {requests}", "bad")
+    if untested := report.count(Verdict.NOT_TESTED, Level.MUST):
+        return Mark(f"The engine conforms but for {untested} MUST not tested, {requests}", "warning")
+    return Mark(f"The engine conforms, {requests}", "good")
+
+
+def _in_words(report: ConformanceReport, need: Need) -> Mark:
+    result = _feature(report, need)
+    if report.inapplicable_reason:
+        return Mark(f"{need}: {Verdict.NOT_APPLICABLE}", "dim")
+    if result["failed"]:
+        return Mark(f"{need}: would not work: {_shortened(result['failed'])} failed", "bad")
+    if result["not_tested"]:
+        return Mark(f"{need}: works as far as was tested; not tested: {_shortened(result['not_tested'])}", "warning")
+    return Mark(f"{need}: works", "good")
+
+
+def _shortened(ids: Sequence[str]) -> str:
+    return ", ".join(ids if len(ids) <= _MAX_IDS else (*ids[:_MAX_IDS], f"and {len(ids) - _MAX_IDS} more"))
