@@ -1,6 +1,7 @@
 """Answer the inference requests of every protocol."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing
@@ -17,6 +18,7 @@ from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
 from app.core.engine.request_job import DeadlineTimer, DisconnectWatch, RequestJob, wait_recorded
 from app.core.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
+from app.core.engine.scheduling.background import Background
 from app.core.engine.scheduling.thread_pool import ThreadPool
 from app.core.engine.streams.bridge import StreamBridge
 from app.core.engine.streams.text_stream import Chunk
@@ -226,6 +228,26 @@ class Engine(Readiness):
             if self._closed:
                 pool.close()
         return lane
+
+    def background(
+        self,
+        name: str,
+        max_waiting: int,
+        max_bytes: float = math.inf,
+        *,
+        threads: int = 1,
+        when_idle: bool = False,
+        tick: Callable[[], object] | None = None,
+        tick_seconds: float = 1.0,
+    ) -> Background:
+        """Return a lane for work beside requests, as `Background`; `when_idle` starts jobs only beside an idle worker.
+
+        The caller closes it.
+        """
+        may_run = self._main_lane.admission.has_idle_worker if when_idle else None
+        return Background(
+            name, max_waiting, max_bytes, threads=threads, may_run=may_run, tick=tick, tick_seconds=tick_seconds
+        )
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.

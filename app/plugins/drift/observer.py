@@ -1,18 +1,17 @@
 """Monitor the images of requests for drift, in a thread with a lower priority than requests."""
 
 import logging
-import queue
 import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from app.core.engine.request_context import RequestContext
-from app.core.engine.scheduling.thread_pool import lower_priority
+from app.core.engine.scheduling.background import Background
 from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
 from app.plugins.drift.measurement import DriftInput, metadata_texts
 from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
@@ -31,9 +30,10 @@ MAX_WINDOWS = 200
 """Number of windows of each model that are kept in memory."""
 
 _MAX_WAITING = 64
-_MAX_PIXELS = 50_000_000
-"""Maximum number of pixels in waiting images; each takes three bytes."""
+_MAX_BYTES = 150_000_000
+"""From this size of the waiting images on, further images are dropped."""
 _POLL_SECONDS = 10.0
+_SECONDS_TO_CLOSE = 5.0
 
 
 class _Batch(msgspec.Struct, frozen=True, eq=False):
@@ -51,9 +51,10 @@ class _Batch(msgspec.Struct, frozen=True, eq=False):
         return len(self.observations) or len(self.samples)
 
     @property
-    def pixels(self) -> int:
+    def size(self) -> int:
+        """Return the bytes of the images that wait with it."""
         images = [image_of(sample.item) for sample in self.samples]
-        return sum(image.width * image.height for image in images if image is not None)
+        return sum(3 * image.width * image.height for image in images if image is not None)
 
 
 class DriftObserver:
@@ -61,7 +62,8 @@ class DriftObserver:
 
     `monitors` are by the name of their model. At most `per_second` images of all models together are measured.
     `on_change` is called with every window whose verdict differs from the last one. `poll_monitors`, called every
-    `poll_seconds`, returns the monitors that have changed, None for a removed one.
+    `poll_seconds`, returns the monitors that have changed, None for a removed one. `background` makes the lane, as
+    `Engine.background`.
     """
 
     def __init__(
@@ -72,17 +74,18 @@ class DriftObserver:
         on_change: Callable[[DriftWindow], None] | None = None,
         poll_monitors: Callable[[], Mapping[str, Monitor | None]] = dict,
         poll_seconds: float = _POLL_SECONDS,
+        background: Callable[..., Background] = Background,
     ) -> None:
         self._windows: dict[str, deque[DriftWindow]] = {}
         self._monitors, self._metrics, self._on_change = dict(monitors), metrics, on_change
-        self._poll_monitors, self._poll_seconds = poll_monitors, poll_seconds
+        self._poll_monitors = poll_monitors
         self._rate = Rate(per_second=per_second, burst=max(1, round(per_second)))
         self._bucket = TokenBucket(self._rate, time.monotonic())
-        self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
-        self._pixels = 0
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
-        self._thread.start()
+        self._lane = background(
+            "drift", _MAX_WAITING, _MAX_BYTES, tick=self._update_monitors, tick_seconds=poll_seconds
+        )
+        self._lane.start()
 
     def observe(self, context: RequestContext, /) -> None:
         result = context.result
@@ -145,44 +148,21 @@ class DriftObserver:
 
     def close(self) -> None:
         """Drop waiting images, and stop the thread."""
-        with suppress(queue.Empty):
-            while True:
-                self._waiting.get_nowait()
-        self._waiting.put(None)
-        self._thread.join(5)
+        self._lane.close(_SECONDS_TO_CLOSE)
 
     def _submit(self, batch: _Batch) -> None:
-        with self._lock:
-            full = self._pixels >= _MAX_PIXELS or self._waiting.qsize() >= _MAX_WAITING
-            if not full:
-                self._pixels += batch.pixels
-                self._waiting.put(batch)
-        if full:
+        if not self._lane.submit(partial(self._judge, batch), batch.size):
             self._count(batch.model, "dropped", batch.count)
 
-    def _run(self) -> None:
-        lower_priority()
-        polled = time.monotonic()
-        while True:
-            if time.monotonic() - polled >= self._poll_seconds:
-                self._update_monitors()
-                polled = time.monotonic()
-            try:
-                batch = self._waiting.get(timeout=self._poll_seconds)
-            except queue.Empty:
-                continue
-            if batch is None:
-                return
-            with self._lock:
-                self._pixels -= batch.pixels
-            try:
-                self._measure(batch)
-            except (DriftError, InferenceError) as error:
-                self._count(batch.model, "failed", batch.count)
-                _logger.warning("drift of %s could not be judged: %s", batch.model, error)
-            except Exception:
-                self._count(batch.model, "failed", batch.count)
-                _logger.exception("drift of %s could not be judged", batch.model)
+    def _judge(self, batch: _Batch) -> None:
+        try:
+            self._measure(batch)
+        except (DriftError, InferenceError) as error:
+            self._count(batch.model, "failed", batch.count)
+            _logger.warning("drift of %s could not be judged: %s", batch.model, error)
+        except Exception:
+            self._count(batch.model, "failed", batch.count)
+            _logger.exception("drift of %s could not be judged", batch.model)
 
     def _update_monitors(self) -> None:
         try:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.core.assembly.manifest import MANIFEST_FILE, checked_manifest
 from app.core.engine.events import OutputAnnotator
 from app.core.engine.models.registry import version_sort_key
+from app.core.engine.scheduling.background import Background
 from app.core.runtimes.folder import check_folder
 from app.core.server.auth.watched_file import file_stamp
 from app.core.settings.model import ModelError, ModelSource
@@ -76,7 +77,11 @@ class Drift:
     """
 
     def __init__(
-        self, settings: DriftSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
+        self,
+        settings: DriftSettings,
+        sources: Callable[[], Sequence[ModelSource]],
+        registry: CollectorRegistry,
+        background: Callable[..., Background] = Background,
     ) -> None:
         try:
             import_scipy()
@@ -98,7 +103,9 @@ class Drift:
             check_url(url, "--drift-webhook")
         self._webhook = None if url is None else Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())
         send_alert = self._webhook.send if self._webhook else None
-        self.observer = DriftObserver(self._monitors, metrics, settings.drift_per_second, send_alert, self._reload)
+        self.observer = DriftObserver(
+            self._monitors, metrics, settings.drift_per_second, send_alert, self._reload, background=background
+        )
         self.annotators: Sequence[OutputAnnotator] = (self.observer.annotate,) if settings.drift_similarity else ()
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ def start(host: Host) -> Parts:
         settings,
         lambda: [registration.source for registration in registry.registrations if registration.enabled],
         host.metrics,
+        host.engine.background,
     )
     return Parts(
         observers=(drift.observer,),

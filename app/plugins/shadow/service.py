@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +25,7 @@ from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.shadow.queue import ShadowedSample, ShadowJob, ShadowQueue, with_pixels
+from app.plugins.shadow.job import ShadowedSample, ShadowJob, with_pixels
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter
 from app.plugins.shadow.versions import settings_of, shadow_source
 from tasks.inference.error import InferenceError
@@ -33,7 +34,11 @@ from tasks.vision.image import image_of
 
 _logger = logging.getLogger(__name__)
 
+MAX_WAITING = 32
+_MAX_BYTES = 48_000_000
+"""From this size of the images of waiting requests on, further requests are dropped."""
 _SECONDS_TO_CLOSE = 5.0
+_TICK_SECONDS = 1.0
 _MAX_SHOWN = 50
 
 Watch = Callable[[Engine, RequestContext], Callable[[int], None] | None]
@@ -67,7 +72,9 @@ class Shadows:
         self._servables: dict[tuple[str, str], tuple[ModelSource, Servable | None]] = {}
         self._differing: deque[DifferentAnswers] = deque(maxlen=_MAX_SHOWN)
         self._watches: Sequence[Watch] = registry().extensions("shadow.watchers")
-        self._queue = ShadowQueue(self._answer, engine.has_idle_worker, self._on_idle, writer.close)
+        self._lane = engine.background(
+            "shadow versions", MAX_WAITING, _MAX_BYTES, when_idle=True, tick=self._tidy_up, tick_seconds=_TICK_SECONDS
+        )
 
     def observe(self, context: RequestContext, /) -> None:
         registration, result, request = context.registration, context.result, context.request
@@ -92,7 +99,7 @@ class Shadows:
             model_ns=result.model_ns,
             watchers=[watcher for watcher in watchers if watcher is not None],
         )
-        if not self._queue.submit(job):
+        if not self._lane.submit(partial(self._answer, job), job.size):
             self._count(job, "dropped", len(samples))
 
     def differing(self) -> Sequence[DifferentAnswers] | None:
@@ -102,9 +109,10 @@ class Shadows:
 
     def close(self, seconds: float) -> None:
         """Drop what waits, and record what was answered."""
-        self._queue.close(min(seconds, _SECONDS_TO_CLOSE))
+        self._lane.close(min(seconds, _SECONDS_TO_CLOSE), last=self._writer.close)
 
-    def _on_idle(self) -> None:
+    def _tidy_up(self) -> None:
+        """Write what was answered, and release the shadow versions of models that are no longer loaded."""
         self._writer.flush()
         ready = [one.source for one in self._engine.registry.registrations if one.servable is not None]
         sources = {(source.name, source.version): source for source in ready}
