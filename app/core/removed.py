@@ -6,6 +6,8 @@ REMOVED = {
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
+    "predict --no-show": "leave it out, terminals show no images",
+    "predict --show": "write the image to a file with `--draw`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

@@ -16,10 +16,8 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.authoring.terminal_image import graphics_of, show_image
 from app.plugins.drawing.image import check_image_path, write_image
 from app.plugins.drawing.image import draw as draw_records
-from app.plugins.drawing.palette import colour_of
 from tasks.inference.error import InferenceError
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
@@ -44,7 +42,6 @@ def predict(
     top_k: int | None = None,
     iou_threshold: float | None = None,
     draw: Path | None = None,
-    show: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
     images: ImageSettings = ImageSettings(),  # noqa: B008
@@ -59,7 +56,6 @@ def predict(
         top_k: Maximum number of results.
         iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
         draw: Write the image with the results drawn on it to this file.
-        show: Show the image with the results in terminals that can; never if the output is not a terminal.
         json: Print the records as JSON instead of a table.
         options: Which models.
         images: Limits on the image.
@@ -87,14 +83,10 @@ def predict(
             field = error.path.removeprefix("inputs[0].parameters.").partition("[")[0]
             raise InferenceError(error.kind, error.message, error.path and _OPTIONS.get(field, image.name)) from None
     geometry, labels = servable.description.task_type.geometry, servable.description.labels
-    graphics = graphics_of(terminal) if show and geometry is not None and not json else None
-    if graphics is not None:
-        pixels = decode_image(data).pixels
-        show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, labels, width=width))
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
-        terminal.print(_table(source, records, labels if graphics is not None else None))
+        terminal.print(_table(source, records))
     else:
         terminal.print(f"{printable(source.name)}: nothing found")
     if draw is not None:
@@ -114,18 +106,11 @@ def _load(source: ModelSource, *, draws: bool) -> Servable:
     return servable
 
 
-def _table(source: ModelSource, records: Sequence[Record], labels: Sequence[str] | None) -> Table:
-    """Return the records as a table, with the `labels` of the model each with its colour on the shown image."""
+def _table(source: ModelSource, records: Sequence[Record]) -> Table:
     found = table(*records[0].__struct_fields__, title=f"{source.name}: {len(records)} found")
     for record in records:
-        first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
-        found.add_row(first if labels is None else f"{_square(record, labels)} {first}", *rest)
+        found.add_row(*map(_cell, msgspec.structs.astuple(record)))
     return found
-
-
-def _square(record: Record, labels: Sequence[str]) -> str:
-    red, green, blue = colour_of(getattr(record, "label", ""), labels)
-    return f"[rgb({red},{green},{blue})]■[/]"
 
 
 def _cell(value: object) -> str:

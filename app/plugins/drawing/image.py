@@ -35,20 +35,18 @@ def draw(
     labels: Sequence[str] = (),
     *,
     filled: bool = True,
-    width: int | None = None,
 ) -> Pixels:
     """Return a copy of (height, width, 3) RGB `pixels` with the shapes of `records` of one image task type drawn on it.
 
     Without a geometry of the task, their values are written as text. `labels` are those of the model, whose colours are
-    far apart. If `filled`, the inside of contours is tinted. A terminal shows the copy at a `width`, if it is given:
-    lines stay visible, and names, unreadable there, are left out.
+    far apart. If `filled`, the inside of contours is tinted.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
     if geometry is None:
         _write(canvas, records, labels, scale)
         return canvas
-    thickness = max(1, round(2 * scale) if width is None else round(canvas.shape[1] / width))
+    thickness = max(1, round(2 * scale))
     for record in records:
         shape = read_shape(geometry, record)
         colour = colour_of(shape.label, labels)
@@ -56,9 +54,8 @@ def draw(
         if geometry == "contour" and filled:
             _fill(canvas, rings, colour)
         cv2.polylines(canvas, [_integer(ring) for ring in rings], True, colour, thickness, cv2.LINE_AA)
-        if width is None:
-            x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()
-            _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour, scale)
+        x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()
+        _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour, scale)
         if isinstance(record, PosedObject):
             _dots(canvas, record.keypoints, colour, thickness)
     return canvas
