@@ -63,7 +63,7 @@ class LabelledObject(Shape, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One image, or one question about an image, with its labels.
+    """One image, or one recorded question about an image, with its labels.
 
     Its id is unique in the dataset. Sides are in pixels, 0 if they are unknown. `label` is the class of an image,
     `objects` are those of detection and segmentation, and results are sliced by `metadata`.
@@ -78,10 +78,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
     answers: tuple[str, ...] = ()
     metadata: Mapping[str, str] = {}
-
-    def with_question(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the parameters of a request for this item: `parameters`, and the question as its prompt."""
-        return {**parameters, "prompts": [self.question]} if self.question else parameters
 
 
 class Dataset(msgspec.Struct, frozen=True, kw_only=True):

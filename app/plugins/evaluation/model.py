@@ -174,7 +174,7 @@ def served_model(
         with open_client(
             url, protocol, model, headers=headers, timeout=server.timeout, tls=server.tls, retries=retries
         ) as client:
-            yield lambda item, data: client(data, item.with_question(parameters))
+            yield lambda _, data: client(data, parameters)
 
     return EvaluatedModel(
         label=f"{name or 'the only model'} at {display_url} ({protocol.name})",
@@ -205,9 +205,9 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object], limit
         raise EvaluationError(f"{source.name} is a model of {task_type}; an evaluation measures {measured}")
     servable.check_parameters(parameters.keys() - _DEFAULT_PARAMETERS)
 
-    def predict(item: Item, data: bytes) -> Records:
+    def predict(_: Item, data: bytes) -> Records:
         try:
-            records = predict_records(servable, source.name, data, item.with_question(parameters), limits)
+            records = predict_records(servable, source.name, data, parameters, limits)
         except InferenceError as error:
             raise InferenceClientError(str(error)) from None
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])

@@ -16,7 +16,6 @@ from app.clients.http_client import http_client
 from app.clients.protocol import Client, HttpProtocol, InferenceClientError, ServerUnavailableError
 from app.clients.retries import Retries
 from app.core.proto import message_class
-from tests.support.data.evaluation_samples import item
 from tests.support.data.golden import CASES
 
 HTTP_PROTOCOLS = {name: protocol for name, protocol in PROTOCOLS.items() if isinstance(protocol, HttpProtocol)}
@@ -66,7 +65,7 @@ def test_records_are_parsed_from_each_answer_form() -> None:
 
 
 def test_parameters_are_sent_where_the_protocol_expects_them() -> None:
-    parameters = item(question="What?", answers=["x"]).with_question({"top_k": 3})
+    parameters = {"top_k": 3, "prompts": ["What?"]}
     parameter_readers: dict[str, Callable[[Any], Any]] = {
         "chariot-v2-kserve": lambda body: body["inputs"][0]["parameters"],
         "chariot-v2": lambda body: body["parameters"],
@@ -76,7 +75,7 @@ def test_parameters_are_sent_where_the_protocol_expects_them() -> None:
     for protocol, read_parameters in parameter_readers.items():
         answers = {"outputs": [{"data": FOUND}], "output": FOUND, "predictions": [FOUND]}
         _, request = ask_once(protocol, answers, parameters=parameters)
-        assert read_parameters(json.loads(request.content)) == {"top_k": 3, "prompts": ["What?"]}
+        assert read_parameters(json.loads(request.content)) == parameters
 
 
 @pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
