@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from app.core.plugins import registry
 from app.core.settings.model import ModelSource
+from tasks.task import decode_task_type
 
 OPSET = 17
 Floats = NDArray[np.float32]
@@ -183,7 +184,8 @@ def logit(probability: float) -> float:
 
 def source(file: Path, **settings: Any) -> ModelSource:
     """Return the source of a one-file model, with settings validated like a settings file."""
-    checked = msgspec.json.decode(json.dumps(settings), type=registry().model_settings_class)
+    kind = registry().model_settings_class
+    checked = msgspec.json.decode(json.dumps(settings), type=kind, dec_hook=decode_task_type)
     return ModelSource(name="model", version="1", folder=file.parent, file=file, settings=checked)
 
 
