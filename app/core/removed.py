@@ -8,6 +8,14 @@ REMOVED = {
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",
+    **dict.fromkeys(
+        (
+            *("tune --data", "tune --labels", "tune --limit", "tune --max-drop", "tune --for", "tune --minutes"),
+            *("tune --runtimes", "tune --precisions", "tune --decodes", "tune --resizes", "tune --batches"),
+            *("tune --threads", "tune --delay-ms"),
+        ),
+        "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
+    ),
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

@@ -1,4 +1,4 @@
-"""The fastest settings of a model on this machine, and quantised models."""
+"""A table of a few settings of a model on this machine, and quantised models."""
 
 from app.core.hooks import Command, Plugin
 
@@ -7,7 +7,9 @@ plugin = Plugin(
     requires=("evaluation",),
     commands=(
         Command(
-            name="tune", run="app.plugins.tuning.command:tune", help="Find the set-up that serves a model best here."
+            name="tune",
+            run="app.plugins.tuning.command:tune",
+            help="Measure a model with a few settings, and write the fastest.",
         ),
         Command(
             name="quantize",

@@ -52,10 +52,6 @@ class Measurement(msgspec.Struct, frozen=True):
     cpu: float
     rounds: "tuple[Measurement, ...]" = ()
 
-    def figure(self, goal: str) -> float:
-        """Return what a goal is about: ``throughput`` under load, ``latency`` of a single request, or CPU ``cost``."""
-        return {"throughput": self.rate, "latency": self.single_latency, "cost": self.cpu}[goal]
-
 
 def measure_candidates(
     candidates: Sequence[tuple[Candidate, ModelSource]],
@@ -63,38 +59,32 @@ def measure_candidates(
     workers: int,
     seconds: float,
     rounds: int = 1,
-    on_measured: Callable[[], bool] = lambda: True,
+    on_measured: Callable[[], None] = lambda: None,
     limits: Limits = _DEFAULT_LIMITS,
 ) -> Sequence[Measurement]:
     """Serve the candidates in turns, so that all meet the same load of the machine, and return their medians in order.
 
     Each candidate comes with the model that has its settings. The server has `workers` threads; `images` are sent in
     rotation to models that take one. Each of the `rounds` measurements of a candidate has `seconds` under load.
-    `on_measured` returns whether there is time for another one; candidates without a measurement are left out. Raise
-    ModelError when a model cannot be loaded. Raise InferenceError when an inference fails.
+    Raise ModelError when a model cannot be loaded. Raise InferenceError when an inference fails.
     """
     runs = [_Run(candidate, source, images, limits) for candidate, source in candidates]
     for run in runs * rounds:
         run.measure(workers, seconds)
-        if not on_measured():
-            break
-    return [run.median() for run in runs if run.measured]
+        on_measured()
+    return [run.median() for run in runs]
 
 
-def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurement:
-    """Return the simplest measurement that is as good as the best one for a `goal` of `Measurement.figure`.
+def best_measurement(measurements: Sequence[Measurement]) -> Measurement:
+    """Return the simplest measurement whose rate is as good as the best one's. The simplest comes first.
 
-    The best one must be better by 5 % in the median of the rounds, and in each of them. The simplest comes first.
+    The best one must be better by 5 % in the median of the rounds, and in each of them.
     """
-
-    def score(result: Measurement) -> float:
-        return result.figure(goal) ** (1 if goal == "throughput" else -1)
-
-    best = max(measurements, key=score)
+    best = max(measurements, key=lambda result: result.rate)
 
     def is_as_good(result: Measurement) -> bool:
         pairs = zip(best.rounds or (best,), result.rounds or (result,), strict=False)
-        gains = [score(best_round) / score(result_round) for best_round, result_round in pairs]
+        gains = [best_round.rate / result_round.rate for best_round, result_round in pairs]
         return result is best or statistics.median(gains) < _MIN_GAIN or min(gains) <= 1
 
     return next(filter(is_as_good, measurements))
@@ -104,7 +94,10 @@ class _Run:
     """One loaded candidate, and its measurements."""
 
     def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes], limits: Limits) -> None:
-        self.candidate, self.source, self._limits = candidate, source, limits
+        # The load must not meet a limit of the model's queue.
+        settings = msgspec.structs.replace(source.settings, max_waiting=None)
+        self.candidate, self._limits = candidate, limits
+        self.source = msgspec.structs.replace(source, settings=settings)
         self.servable = load(source)
         inputs = [tuple(_input(spec, image) for spec in self.servable.inputs) for image in images]
         requests = [InferenceRequest(id=_REQUEST_ID, model_name=source.name, inputs=values) for values in inputs]
@@ -118,7 +111,7 @@ class _Run:
         repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
         engine = Engine(repository, (), self._limits, workers, QueueLimits(max_waiting=10_000))
         with closing(engine):
-            measuring = _measure(engine, self.source.name, self.requests, self.candidate, workers, seconds)
+            measuring = _measure(engine, self.source, self.requests, self.candidate, workers, seconds)
             self.measured.append(asyncio.run(measuring))
 
     def median(self) -> Measurement:
@@ -127,12 +120,18 @@ class _Run:
 
 
 async def _measure(
-    engine: Engine, name: str, requests: Iterator[InferenceRequest], candidate: Candidate, workers: int, seconds: float
+    engine: Engine,
+    source: ModelSource,
+    requests: Iterator[InferenceRequest],
+    candidate: Candidate,
+    workers: int,
+    seconds: float,
 ) -> Measurement:
+    name, batch = source.name, source.settings.batching.max_size
     single_latencies, _ = await _run_load(engine, name, requests, 1, seconds / 4)
     cpu_before = time.process_time()
     # Enough requests to fill every worker's batch while the next batches are collected.
-    latencies, elapsed = await _run_load(engine, name, requests, 2 * workers * candidate.batch, seconds)
+    latencies, elapsed = await _run_load(engine, name, requests, 2 * workers * batch, seconds)
     cpu_seconds = time.process_time() - cpu_before
     return Measurement(
         candidate=candidate,

@@ -25,6 +25,7 @@ from app.core.runtimes.onnxruntime.precision import PROVENANCE_FILE, Quantizatio
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.core.wire.bytes_elements import BinaryElement
+from app.plugins.tuning.judging import MIN_IMAGES, QuantizationJudge
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -53,14 +54,19 @@ def next_version(source: ModelSource) -> Path:
 
 
 def quantize(
-    source: ModelSource, images: Sequence[Path], folder: Path, on_progress: Callable[[int], None] = lambda _: None
+    source: ModelSource,
+    images: Sequence[Path],
+    folder: Path,
+    on_progress: Callable[[int], None] = lambda _: None,
+    max_changed: float | None = None,
 ) -> QuantizationProvenance:
     """Quantise the graph of a model that takes an image, and write it with its settings and its provenance.
 
-    Of the files for the calibration, those that are not images are skipped; `on_progress` is called with 1 after each.
-    `folder` must not exist. Raise ModelError when the model cannot be quantised, no file is an image, or the extra is
-    not installed; also when the result cannot be loaded and run, or does not resemble the original. Raise OSError when
-    the result cannot be written.
+    The first half of the files calibrates, the second judges the result (`QuantizationJudge`); of fewer than 100, all
+    do both. Those that are not images are skipped; `on_progress` is called with 1 after each use of a file. `folder`
+    must not exist. Raise ModelError when the model cannot be quantised, too few files are images, or the extra is not
+    installed; also when the result cannot be loaded and run, or more than `max_changed` of its answers differ from the
+    original's. Raise OSError when the result cannot be written.
     """
     if source.settings.precision == "int8":
         raise ModelError(f"{source.folder} is quantised already; name the file of the original")
@@ -69,7 +75,9 @@ def quantize(
         raise ModelError(f"{folder} exists already")
     if not folder.parent.is_dir():
         raise ModelError(f"{folder}: there is no folder {folder.parent}")
-    reader = _CalibrationReader(source, images, on_progress)
+    half = len(images) // 2 if len(images) >= 2 * MIN_IMAGES else 0
+    reader = _CalibrationReader(source, images[:half] or images, on_progress)
+    judge = QuantizationJudge(source, images[half:], on_progress)
     graph = reader.session.file
     # A repository that is polled must not see a part of it.
     with tempfile.TemporaryDirectory(prefix=".quantize-", dir=folder.parent) as scratch:
@@ -112,7 +120,9 @@ def quantize(
             if file.is_file():
                 shutil.copy(file, part / name)
         _write_json(part / SETTINGS_FILE, settings)
-        provenance = msgspec.structs.replace(provenance, difference=_check(part, reader))
+        difference = _check(part, reader)
+        verdict = judge.judge(model_at(part)[0], max_changed)
+        provenance = msgspec.structs.replace(provenance, difference=difference, verdict=verdict)
         _write_json(part / PROVENANCE_FILE, provenance)
         part.rename(folder)
     return provenance

@@ -3,7 +3,9 @@
 import hashlib
 import importlib
 import json
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,25 @@ from app.core.assembly.discovery import model_at
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.plugins.in_process.model import InProcessModel
 from app.plugins.tuning.quantization import next_version, quantize
+from fixtures.scenes import DETECT, compose
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
 # onnx is partly typed.
 ONNX: Any = importlib.import_module("onnx")
 MODELS = ROOT / "fixtures" / "models"
-IMAGES = sorted((ROOT / "fixtures" / "images").glob("*.jpg"))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
+    """Return files of fifty scenes, which is just enough to judge a model."""
+    folder = tmp_path_factory.mktemp("images")
+    files = [folder / f"{number:02}.jpg" for number in range(50)]
+    random = np.random.default_rng(0)
+    for file in files:
+        background = np.full((240, 320, 3), random.integers(40, 200, 3), np.uint8)
+        Image.fromarray(compose(random, background, DETECT).image).save(file, quality=95)
+    return files
 
 
 GRAPH_WITHOUT_INT8 = """(float[1, 3, 8, 8] images) => (float[1, 3] probabilities) {
@@ -41,23 +55,31 @@ def copy_of(folder: Path, model: str, **settings: object) -> ModelSource:
     return source
 
 
-def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tmp_path: Path) -> None:
+def test_quantised_version_is_served_with_close_answers_and_the_same_settings(
+    images: Sequence[Path], tmp_path: Path
+) -> None:
     source = copy_of(tmp_path, "detector", parameters={"score_threshold": 0.4}, name="shapes")
     exact = InProcessModel(source.folder)
     not_an_image = tmp_path / "broken.jpg"
     not_an_image.write_bytes(b"nothing")
     steps: list[int] = []
     folder = next_version(source)
-    provenance = quantize(source, [not_an_image, *IMAGES], folder, steps.append)
+    provenance = quantize(source, [not_an_image, *images], folder, steps.append)
     assert folder == source.folder / "2"
-    assert steps == [1] * (len(IMAGES) + 1)
-    assert provenance.images == len(IMAGES)
+    assert steps == [1] * 2 * (len(images) + 1)
+    assert provenance.images == len(images)
     assert provenance.source_sha256 == hashlib.sha256((MODELS / "detector" / "model.onnx").read_bytes()).hexdigest()
     quantised = InProcessModel(source.folder)
     assert (quantised.source.name, quantised.source.version) == ("shapes", "2")
     assert quantised.source.settings == msgspec.structs.replace(source.settings, precision="int8")
-    made = f"int8, made of version 1 with {len(IMAGES)} images by onnxruntime "
-    assert any(fact.topic == "precision" and fact.value.startswith(made) for fact in quantised.description.facts)
+    (precision,) = [fact.value for fact in quantised.description.facts if fact.topic == "precision"]
+    assert precision.startswith(f"int8, made of version 1 with {len(images)} images by onnxruntime ")
+    verified = (
+        r"verified: \d\.\d% of \d+ objects in 50 images have no partner at IoU 0.5, on \w+ with(out)? instructions"
+    )
+    assert re.search(verified, precision)
+    assert provenance.verdict
+    assert provenance.verdict.changed <= 0.05
     scene = np.asarray(Image.open(ROOT / "fixtures" / "images" / "scene.jpg"))
     expected, found = (msgspec.to_builtins(model.ask(scene)) for model in (exact, quantised))
     assert [record["label"] for record in found] == [record["label"] for record in expected]
@@ -66,7 +88,7 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(tm
             assert record[name] == pytest.approx(exact_record[name], abs=8)
         assert record["score"] == pytest.approx(exact_record["score"], abs=0.1)
     with pytest.raises(ModelError, match="exists already"):
-        quantize(source, IMAGES, folder)
+        quantize(source, images, folder)
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
 
 
@@ -94,34 +116,34 @@ def write_graph(folder: Path, features: str, opset: int, **weights: ArrayLike) -
 
 
 @pytest.mark.parametrize("opset", [9, 12, 13])
-def test_graph_of_an_older_opset_is_quantised_and_served(tmp_path: Path, opset: int) -> None:
+def test_graph_of_an_older_opset_is_quantised_and_served(images: Sequence[Path], tmp_path: Path, opset: int) -> None:
     random = np.random.default_rng(0)
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
     convolution = "features = Conv<strides = [2, 2]>(image, filters)"
     source = write_graph(tmp_path / "old", convolution, opset, filters=filters, classes=classes)
     exact = InProcessModel(source.folder)
-    provenance = quantize(source, IMAGES, next_version(source))
+    provenance = quantize(source, images, next_version(source), max_changed=1)
     quantised = InProcessModel(source.folder)
     assert quantised.source.version == "2"
     assert provenance.difference is not None
     assert 0 < provenance.difference < 0.1
-    for file in IMAGES:
+    for file in images[:8]:
         image = np.asarray(Image.open(file))
         found, expected = (msgspec.to_builtins(model.ask(image))[0] for model in (quantised, exact))
         assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
 
 
-def test_graph_with_weights_in_another_file_is_quantised(tmp_path: Path) -> None:
+def test_graph_with_weights_in_another_file_is_quantised(images: Sequence[Path], tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
     source = write_graph(tmp_path / "big", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
     graph = source.folder / "model.onnx"
     ONNX.save(ONNX.load(graph), graph, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
-    quantize(source, IMAGES, next_version(source))
+    quantize(source, images, next_version(source), max_changed=1)
     assert InProcessModel(source.folder).source.version == "2"
 
 
-def test_graph_with_split_and_slice_is_quantised(tmp_path: Path) -> None:
+def test_graph_with_split_and_slice_is_quantised(images: Sequence[Path], tmp_path: Path) -> None:
     # Their sizes and places are values that shape inference needs, as in every YOLO of version 8 and later.
     random = np.random.default_rng(0)
     features = """
@@ -133,28 +155,28 @@ def test_graph_with_split_and_slice_is_quantised(tmp_path: Path) -> None:
     weights: dict[str, ArrayLike] = {"filters": random.normal(size=(8, 3, 3, 3)), "classes": random.normal(size=(6, 4))}
     places = {"sizes": np.array([4, 4]), "starts": np.array([0]), "ends": np.array([2]), "axes": np.array([1])}
     source = write_graph(tmp_path / "split", features, 17, **weights, **places)
-    quantize(source, IMAGES, next_version(source))
+    quantize(source, images, next_version(source), max_changed=1)
     assert InProcessModel(source.folder).source.version == "2"
 
 
-def test_graph_without_operators_for_int8_is_rejected(tmp_path: Path) -> None:
+def test_graph_without_operators_for_int8_is_rejected(images: Sequence[Path], tmp_path: Path) -> None:
     source = graphs.source(graphs.parse(tmp_path / "model.onnx", GRAPH_WITHOUT_INT8))
     with pytest.raises(ModelError, match=r"cannot be quantised: it has none of Conv, Gemm, MatMul$"):
-        quantize(source, IMAGES, next_version(source))
+        quantize(source, images, next_version(source))
 
 
-def test_graph_that_changes_with_its_opset_is_rejected(tmp_path: Path) -> None:
+def test_graph_that_changes_with_its_opset_is_rejected(images: Sequence[Path], tmp_path: Path) -> None:
     # ONNX converts Resize of opset 10 to another rule for coordinates.
     features = 'larger = Resize<mode = "linear">(image, scales) features = Conv<strides = [3, 3]>(larger, filters)'
     filters = np.random.default_rng(0).normal(size=(8, 3, 3, 3))
     weights: dict[str, Any] = {"scales": np.array([1.0, 1, 2, 2]), "filters": filters, "classes": np.eye(8, 4)}
     source = write_graph(tmp_path / "old", features, 10, **weights)
     with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
-        quantize(source, IMAGES, next_version(source))
+        quantize(source, images, next_version(source))
     assert not next_version(source).exists()
 
 
-def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> None:
+def test_int8_version_with_other_outputs_is_not_installed(images: Sequence[Path], tmp_path: Path) -> None:
     # The classes depend on channels that have less than one step of the scale of the first one.
     filters = np.full((8, 3, 3, 3), 1e-6)
     filters[0] = 1
@@ -162,24 +184,46 @@ def test_int8_version_with_other_outputs_is_not_installed(tmp_path: Path) -> Non
     classes[0] = 0
     source = write_graph(tmp_path / "wide", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
     with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
-        quantize(source, IMAGES, next_version(source))
+        quantize(source, images, next_version(source))
     assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
+
+
+def test_too_many_changed_answers_are_named_and_nothing_is_written(images: Sequence[Path], tmp_path: Path) -> None:
+    # Black images are a bad calibration: they have none of the values of a scene.
+    black = tmp_path / "black.png"
+    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(black)
+    source = copy_of(tmp_path, "detector")
+    files = [*[black] * len(images), *images]
+    with pytest.raises(ModelError, match=r"too many answers: \d+\.\d% of \d+ objects in 50 images .* limit is 5.0%"):
+        quantize(source, files, next_version(source))
+    assert not next_version(source).exists()
+    verdict = quantize(source, files, next_version(source), max_changed=1).verdict
+    assert verdict
+    assert verdict.changed > 0.05
+
+
+def test_images_in_which_nothing_is_found_judge_nothing(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.png"
+    Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(plain)
+    source = copy_of(tmp_path, "detector")
+    with pytest.raises(ModelError, match="finds nothing in 50 images, so int8 cannot be judged"):
+        quantize(source, [plain] * 50, next_version(source))
 
 
 def test_undefined_numbers_in_few_places_are_accepted(tmp_path: Path) -> None:
     # The angle of a place without an object is the arctangent of 0/0 after rounding to int8.
-    images = [tmp_path / f"{number}.png" for number in range(4)]
+    images = [tmp_path / f"{number}.png" for number in range(50)]
     for seed, image in enumerate(images):
         Image.fromarray(np.random.default_rng(seed).integers(0, 256, (192, 192, 3), np.uint8)).save(image)
-    source = copy_of(tmp_path, "oriented-detector")
-    assert (quantize(source, images, next_version(source)).difference or 1) < 0.1
+    source = copy_of(tmp_path, "oriented-detector", parameters={"score_threshold": 0.001, "top_k": 2})
+    assert (quantize(source, images, next_version(source), max_changed=1).difference or 1) < 0.1
 
 
-def test_quantised_version_keeps_the_labels_of_a_file(tmp_path: Path) -> None:
+def test_quantised_version_keeps_the_labels_of_a_file(images: Sequence[Path], tmp_path: Path) -> None:
     source = copy_of(tmp_path, "classifier", labels="names.txt")
     labels = [f"shape {number}" for number in range(20)]
     (source.folder / "names.txt").write_text("\n".join(labels))
-    quantize(source, IMAGES, tmp_path / "quantised")
+    quantize(source, images, tmp_path / "quantised")
     assert list(InProcessModel(tmp_path / "quantised").description.labels) == labels
 
 
@@ -194,7 +238,12 @@ def test_next_version_is_above_all_others(tmp_path: Path) -> None:
     [
         ("half_plus_two", {}, "out", "only a model that takes one image can be quantised"),
         ("classifier", {"precision": "int8"}, "out", "is quantised already"),
-        ("classifier", {}, "out", "No file of the calibration data is an image"),
+        (
+            "classifier",
+            {},
+            "out",
+            "Only 0 of 1 files are images that the model accepts. .* at least 50 images",
+        ),
         ("classifier", {}, "missing/out", "there is no folder"),
     ],
 )

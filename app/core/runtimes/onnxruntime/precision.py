@@ -19,11 +19,23 @@ _CPU_FLAGS: Mapping[str, frozenset[str]] = {
 """The flags of processors with instructions for a precision, as Linux names them; x86 first, then Arm."""
 
 
+class QuantizationVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How the answers of a quantised graph differ from the original's, on `images` images and a `processor`.
+
+    `changed` is the share of the `finding`, 0..1.
+    """
+
+    images: int
+    changed: float
+    finding: str
+    processor: str
+
+
 class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a quantised graph, in `PROVENANCE_FILE` beside it, with the number of images of the calibration.
 
     `images_sha256` is the digest of the sorted digests of these images, one a line. `difference` is that of the output
-    that differs most from the original's, relative to its norm.
+    that differs most from the original's, relative to its norm. Files of version 0.2 have no `verdict`.
     """
 
     source: str
@@ -34,6 +46,7 @@ class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     written_by: str
     difference: float | None = None
+    verdict: QuantizationVerdict | None = None
 
 
 def is_accelerated(precision: str, cpu_info: Path = _CPU_INFO) -> bool:
@@ -58,7 +71,11 @@ def describe_precision(source: ModelSource, graph: Path, *, accelerated: bool) -
         file = graph.parent / PROVENANCE_FILE
         if file.is_file():
             origin = read_json_file(file, QuantizationProvenance)
-            value = f"int8, made of version {origin.source_version} with {origin.images} images by {origin.tool}"
+            value = f"int8, made of version {origin.source_version} with {origin.images} images by {origin.tool}; "
+            verdict = origin.verdict
+            value += (
+                f"verified: {verdict.finding}, on {verdict.processor}" if verdict else "its answers were not verified"
+            )
     if not accelerated:
         value += "; this machine has no instructions for it, and gains nothing"
     return Fact("precision", value, Origin.CONVENTION if precision == "fp32" else Origin.DECLARED)

@@ -3,18 +3,22 @@
 import shutil
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
+from app.clients.protocol import Records
 from app.core.assembly.discovery import model_at
 from app.core.runtimes.onnxruntime.loading import open_session
 from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelSource
+from app.plugins.evaluation.agreement import compare_answers
+from app.plugins.evaluation.dataset import Item
+from app.plugins.evaluation.model import local_predictor
 from app.plugins.openvino.session import OpenVinoSession
 from app.plugins.tuning.candidates import Candidate, with_candidate
-from app.plugins.tuning.data import AnswerComparison, TuningData, read_tuning_data
 from app.plugins.tuning.quantization import quantize
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
 from tasks.inference.limits import Limits
@@ -24,11 +28,13 @@ from tests.benchmarks.serving.workload import Workload, encode_scene
 
 _RECIPES = {"classifier": CLASSIFY, "detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
 _CANDIDATES = [
-    Candidate(runtime="onnxruntime"),
-    Candidate(runtime="openvino"),
-    Candidate(runtime="openvino", precision="bf16"),
-    Candidate(runtime="onnxruntime", precision="int8"),
-    Candidate(runtime="openvino", precision="int8"),
+    Candidate(f"{runtime} {precision}", {"runtime": runtime, "precision": precision})
+    for precision, names in (
+        ("fp32", ("onnxruntime", "openvino")),
+        ("bf16", ("openvino",)),
+        ("int8", ("onnxruntime", "openvino")),
+    )
+    for runtime in names
 ]
 _COLUMNS = ["model", "runtime", "precision", "CPU ms", "ratio", "agreement", "least IoU", "score difference"]
 _SEED = 30_000
@@ -41,32 +47,36 @@ def runtimes(workload: Workload, rounds: int, calls: int, scenes: int) -> Sectio
     for name in (*_RECIPES, *workload.megaflops):
         recipe = _RECIPES.get(name)
         images = _images(folder / f"{name}-images", recipe, scenes) if recipe else workload.images["vga"].parent
-        data = read_tuning_data(images, None, scenes)
-        assert data is not None
+        files = sorted(images.glob("*.jpg"))
         model = shutil.copytree((ROOT / "fixtures" / "models" if recipe else workload.folder) / name, folder / name)
-        rows += _rows(model, data, rounds, calls, with_answers=recipe is not None)
+        rows += _rows(model, files, rounds, calls, with_answers=recipe is not None)
     versions = f"ONNX Runtime {version('onnxruntime')}, OpenVINO {version('openvino')}"
     about = (
         f"CPU milliseconds of the model for one image, on one thread: the median of {rounds * calls} calls in "
         f"{rounds} rounds, in which the set-ups take turns. The ratio is to ONNX Runtime in fp32. Agreement is the "
-        f"share of equal labels, or of objects in place, as `charioteer tune` counts it, on {scenes} generated "
+        f"share of equal labels, or of objects in place, with an IoU of at least 0.9, on {scenes} generated "
         f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}."
     )
     return Section(title="Runtimes and precisions", about=about, columns=_COLUMNS, rows=rows)
 
 
-def _rows(folder: Path, data: TuningData, rounds: int, calls: int, *, with_answers: bool) -> list[list[Cell]]:
+def _rows(folder: Path, files: Sequence[Path], rounds: int, calls: int, *, with_answers: bool) -> list[list[Cell]]:
     (source,) = model_at(folder)
     quantized = folder.with_name(f"{folder.name}-int8")
-    quantize(source, data.calibration, quantized)
+    quantize(source, files, quantized, max_changed=1)
     (int8,) = model_at(quantized)
-    sources = [with_candidate(int8 if item.precision == "int8" else source, item, 1) for item in _CANDIDATES]
+    sources = [with_candidate(int8 if "int8" in item.name else source, item) for item in _CANDIDATES]
     times = _times([_session(item) for item in sources], rounds, calls)
-    comparison = AnswerComparison(data, Limits())
+    items = [Item(id=str(file), image=file, width=640, height=480) for file in files[len(files) // 2 :]]
     rows: list[list[Cell]] = []
+    expected: Mapping[str, Records] = {}
     for candidate, candidate_source, milliseconds in zip(_CANDIDATES, sources, times, strict=True):
-        row: list[Cell] = [folder.name, candidate.runtime, candidate.precision, milliseconds, milliseconds / times[0]]
-        if with_answers and (found := comparison.check(candidate_source).agreement):
+        row: list[Cell] = [folder.name, *candidate.name.split(), milliseconds, milliseconds / times[0]]
+        if with_answers:
+            predict = local_predictor(candidate_source, {}, Limits())
+            records = {item.id: predict(item, item.image.read_bytes()) for item in items}
+            expected = expected or records
+            found = compare_answers(items, expected, records)
             least = None if found.min_iou is None else f"{found.min_iou:.3f}"
             row += [f"{found.score:.4f}", least, f"{found.score_difference:.3f}"]
         rows.append([*row, *[None] * (len(_COLUMNS) - len(row))])
@@ -95,8 +105,8 @@ def _times(sessions: list[GraphSession], rounds: int, calls: int) -> list[float]
 
 
 def _images(folder: Path, recipe: Recipe, count: int) -> Path:
-    """Write scenes as JPEG: `count` to compare, and 100 for the calibration."""
+    """Write scenes as JPEG: `count` to calibrate, and as many to compare."""
     folder.mkdir(parents=True)
-    for number, scene in enumerate(make_scenes(_SEED, recipe, count + 100)):
+    for number, scene in enumerate(make_scenes(_SEED, recipe, 2 * count)):
         (folder / f"{number:04}.jpg").write_bytes(encode_scene(scene))
     return folder

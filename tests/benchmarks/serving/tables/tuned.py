@@ -1,33 +1,26 @@
-"""Measure models in the set-up that `charioteer tune` finds, against the floor in fp32."""
+"""Measure models with OpenVINO in bf16, reduced decoding and OpenCV's resize, against the floor in fp32."""
 
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from fixtures.scenes import DETECT, SEGMENT
 from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
-from tests.benchmarks.serving.processes import ROOT, charioteer
+from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.accuracy import figures, write_dataset
 from tests.benchmarks.serving.tables.encodings import chariot
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
-_RANDOM_TUNED = {
+_TUNED = {
     "runtime": "openvino",
     "precision": "bf16",
     "preprocessing": {"reduced_decode": True, "antialias": False},
 }
-"""The set-up of models with random weights: their answers mean nothing, so that `tune` has nothing to compare."""
-
 _RECIPES = {"detector": DETECT, "segmenter": SEGMENT}
 _MODELS = ("small", "medium", *_RECIPES)
 _METRIC = "map_coco"
-_TUNED_SIZE = "hd"
-_TUNED_SCENES = 200
-_TUNED_SEED = 30_000
 
 
 def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Section:
@@ -60,10 +53,8 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
                 rows.append([name, size, describe(fast[name]), *costs_of_kinds, *ratios, *metrics])
     about = (
         "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
-        "the tuned model, measured in turns. The detector and the segmenter run in the set-up that `charioteer tune "
-        f"--for cost --labels` finds on {_TUNED_SCENES} other scenes of size {_TUNED_SIZE}. There the metric drops by "
-        "at most 0.005. Small and medium have random weights and no metric, and get bf16 and OpenCV's resize. Ratios "
-        "are the median of the "
+        "the tuned model, measured in turns. Tuned models run in OpenVINO in bf16, with reduced decoding and OpenCV's "
+        "resize. Small and medium have random weights and no metric. Ratios are the median of the "
         f"rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on {scenes} "
         "generated scenes of this size."
     )
@@ -74,17 +65,7 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
 
 def tune(workload: Workload, name: str, target: Path) -> Path:
     """Write a tuned copy of a model to the folder `target`, and return it."""
-    model = workload.model(name).parent
-    if name not in _RECIPES:
-        return copy_model(model, target, _RANDOM_TUNED)
-    folder = target.with_name(f".{target.name}")
-    dataset = write_dataset(folder / "data", _RECIPES[name], IMAGE_SIZES[_TUNED_SIZE], _TUNED_SCENES, _TUNED_SEED)
-    source = copy_model(model, folder / name, {})
-    command = [sys.executable, "-m", "app", "tune", str(source), "--labels", str(dataset), "--for", "cost", "--write"]
-    subprocess.run([*command, "--batches", "1", "--threads", "1"], cwd=ROOT, check=True, capture_output=True)
-    # int8 becomes a new version of the model; other settings change it in place.
-    version = source / "2"
-    return copy_model(version if version.exists() else source, target, {})
+    return copy_model(workload.model(name).parent, target, _TUNED)
 
 
 def describe(model: Path) -> str:
