@@ -2,18 +2,18 @@
 
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import MutableMapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
 import structlog
 
 from app.core.engine.error_text import printable_text
 from app.core.server.logs.lines import LogLines, LogLinesHandler
-from app.core.server.logs.stdio import log_file, open_missing_fds, set_nonblocking
 
 _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})
 """Fields of successful inferences on a terminal, whose lines should not wrap."""
@@ -33,9 +33,8 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
     Returns:
         The format.
     """
-    open_missing_fds()
-    lines = LogLines(log_file())
-    set_nonblocking()
+    _open_missing_fds()
+    lines = LogLines(_log_file())
     resolved_format = log_format or ("console" if sys.stderr.isatty() else "json")
     shared_processors: list[Any] = [
         structlog.stdlib.add_log_level,
@@ -79,6 +78,28 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         cache_logger_on_first_use=True,
     )
     return resolved_format
+
+
+def _open_missing_fds() -> None:
+    """Open closed standard input, output and error on ``/dev/null``.
+
+    Otherwise the next file or connection gets their descriptor, and receives what libraries write to standard error.
+    """
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if cast("Any", sys.stderr) is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  open until the process exits
+
+
+def _log_file() -> BinaryIO:
+    """Return standard error, unbuffered: another thread could hold the buffer's lock at exit."""
+    try:
+        return open(sys.stderr.fileno(), "wb", buffering=0, closefd=False)
+    except (OSError, ValueError):
+        return sys.stderr.buffer
 
 
 def _log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
