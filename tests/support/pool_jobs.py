@@ -36,8 +36,8 @@ class FutureJob(Generic[T]):
 def submit_for(pool: ThreadPool, model: str, function: Callable[[], T]) -> Future[T]:
     """Submit a function as a job of `model`, which is removed from the queue when its future is cancelled."""
     job = FutureJob(function)
-    job_id, remove = pool.add(model, job), pool.remove
-    job.future.add_done_callback(lambda future: remove(model, job_id) if future.cancelled() else None)
+    job_id = pool.add(model, job)
+    job.future.add_done_callback(lambda future: pool.remove(model, job_id) if future.cancelled() else None)
     return job.future
 
 

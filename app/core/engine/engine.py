@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,11 +61,6 @@ class Engine(Readiness):
     Attributes:
         extensions: names of extensions of the Open Inference Protocol that plugins add.
         draining: whether long requests should finish early, because the server stops.
-        arriving: while entered, count a request whose body arrives, for `overload`.
-        has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
-        count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
-        report_rejected_unread: report requests that were refused before they were read, without recording them.
-        infer: answer one decoded request in the calling thread, without reporting it. For use inside a process.
     """
 
     def __init__(
@@ -97,11 +92,6 @@ class Engine(Readiness):
         self._queue_limits = queue_limits
         self._main_lane = Lane(pool, admission)
         self._lanes = {"inference": self._main_lane}
-        self.arriving = admission.arriving
-        self.has_idle_worker = admission.has_idle_worker
-        self.count_stream = clients.slot
-        self.report_rejected_unread = self._executor.report_rejected_unread
-        self.infer = self._executor.predict
 
     def attach(self, parts: "Parts") -> None:
         """Add observers, annotators, the record sink and extensions of a plugin. Call this before the first request.
@@ -125,6 +115,18 @@ class Engine(Readiness):
     def in_flight(self) -> int:
         """Return the number of requests that run or wait."""
         return self._main_lane.admission.in_flight
+
+    def has_idle_worker(self) -> bool:
+        """Return whether a worker is left for a request after all that run, wait or arrive."""
+        return self._main_lane.admission.has_idle_worker()
+
+    def arriving(self, has_body: bool) -> AbstractContextManager[None]:
+        """While entered, count a request whose body arrives, for `overload`; not if it has none."""
+        return self._main_lane.admission.arriving(has_body)
+
+    def count_stream(self, context: RequestContext) -> AbstractContextManager[None]:
+        """While entered, count a client's stream in addition to its requests, as `ClientLimit.slot`."""
+        return self._main_lane.admission.clients.slot(context)
 
     @property
     def waiting(self) -> int:
@@ -244,7 +246,7 @@ class Engine(Readiness):
 
         The caller closes it.
         """
-        may_run = self._main_lane.admission.has_idle_worker if when_idle else None
+        may_run = self.has_idle_worker if when_idle else None
         return Background(
             name, max_waiting, max_bytes, threads=threads, may_run=may_run, tick=tick, tick_seconds=tick_seconds
         )
@@ -265,6 +267,10 @@ class Engine(Readiness):
         self._executor.start(context)
         self._executor.report(context)
         return error
+
+    def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
+        """Report requests that were refused before they were read, without recording them."""
+        self._executor.report_rejected_unread(context, error)
 
     def start_drain(self) -> None:
         """Start to drain: report not ready, and let lanes finish early, such as with the samples that they have.

@@ -32,11 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Find the model of a request, run it, and report the outcome to the observers.
-
-    Attributes:
-        start: expect the report of a request.
-    """
+    """Find the model of a request, run it, and report the outcome to the observers."""
 
     def __init__(self, registry: Registry, limits: Limits, observers: BatchedObservers) -> None:
         self._registry = registry
@@ -45,12 +41,15 @@ class Executor:
         self._annotators: list[OutputAnnotator] = []
         self._record_sink: RecordSink | None = None
         self._unfinished: set[RequestContext] = set()
-        self.start = self._unfinished.add
 
     def attach(self, annotators: Sequence[OutputAnnotator], record_sink: RecordSink | None) -> None:
         """Add annotators, and a record sink if one is given."""
         self._annotators += annotators
         self._record_sink = record_sink or self._record_sink
+
+    def start(self, context: RequestContext) -> None:
+        """Expect the report of a request."""
+        self._unfinished.add(context)
 
     def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were refused before they were read. They are not recorded."""
@@ -63,11 +62,6 @@ class Executor:
         for context in tuple(self._unfinished):
             context.failure = context.failure or error
             self.report(context)
-
-    def predict(self, request: InferenceRequest) -> InferenceResponse:
-        """Answer a request without reporting it to observers. Raise InferenceError for every failure."""
-        registration = self._registry.find(request.model_name, request.model_version)
-        return _response(request, registration, registration.ready_servable().predict(request, self._limits))
 
     def handle(
         self,

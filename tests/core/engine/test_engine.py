@@ -140,16 +140,6 @@ def test_unexpected_error_shows_the_request_id_but_not_its_message(
     assert [record.__dict__["request_id"] for record in caplog.records] == ["abc"]
 
 
-def test_infer_runs_in_the_calling_thread_without_observers() -> None:
-    observer = EventRecorder()
-    with running(observer) as engine:
-        response = engine.infer(request(metadata="x"))
-        with pytest.raises(InferenceError, match="not known"):
-            engine.infer(request("missing"))
-    assert dict(response.outputs[0].parameters) == {"metadata": "x"}
-    assert observer.events == []
-
-
 def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
     def annotate(info: RequestContext, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
         info.response_headers["x-model"] = model_name

@@ -21,7 +21,7 @@ def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference()
     observer = EventRecorder()
     with running(observer=observer) as engine:
         response, explanations = explain(engine, lambda: request(count=2))
-        answer = engine.infer(request(count=2))
+        answer = engine.registry.find("detector").ready_servable().predict(request(count=2), engine.limits)
         assert not engine.busy
     assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
     records = [prediction.records() for prediction in response.outputs[0].predictions]

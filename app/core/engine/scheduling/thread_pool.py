@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -32,84 +31,6 @@ class Job(Protocol):
         ...
 
 
-class ThreadPool:
-    """Run jobs: those of one model in order, those of several models with fair queueing.
-
-    Args:
-        count: number of running threads, without those inside `release_worker`. Up to `count` more may run for models
-            without a running job, so that no model waits for the end of another's long job. The operating system then
-            schedules the threads.
-        name: prefix of the names of the threads.
-        low_priority: on Linux, run the threads only when other threads leave cores idle. They keep their slots inside
-            `release_worker`.
-
-    Attributes:
-        add: submit a job of a model, and return its id for `remove`; raises RuntimeError if the pool is closed.
-        remove: remove a job of a model that waits; return False if it has started or ended.
-        expected_wait: return the estimated seconds that one more job of a model will wait.
-        close: accept no more jobs, and cancel those that wait. Running jobs finish.
-    """
-
-    def __init__(self, count: int, name: str, *, low_priority: bool = False) -> None:
-        # The threads refer to this object only, so that the garbage collector closes an unused pool.
-        pool = _PoolState(count, name, low_priority=low_priority)
-        self.add, self.remove, self.expected_wait, self.close = pool.add, pool.remove, pool.expected_wait, pool.close
-        weakref.finalize(self, pool.close)
-
-
-@contextmanager
-def release_worker() -> Generator[None]:
-    """Release this worker's slot for another job while it waits for a result from elsewhere.
-
-    Otherwise a model that never answers would block a worker for all other models. Does nothing outside a worker.
-    """
-    pool: _PoolState | None = getattr(_thread, "pool", None)
-    if pool is None:
-        yield
-        return
-    pool.release()
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        _thread.waited += time.perf_counter() - started
-        pool.reacquire()
-
-
-def is_contended() -> bool:
-    """Return whether jobs other than this thread's run or wait; False outside a worker."""
-    pool: _PoolState | None = getattr(_thread, "pool", None)
-    return pool is not None and pool.is_contended
-
-
-def lower_priority() -> None:
-    """Lower the priority of the calling thread: Linux has one for each, under its thread id (setpriority(2))."""
-    thread = threading.get_native_id()
-    lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
-    os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
-
-
-async def run_in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
-    """Run `job` in a daemon thread called `name`, and return its result.
-
-    The interpreter waits for executor threads at exit, but not for daemon threads: a model that hangs while it loads
-    must not keep the server from stopping.
-    """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def work() -> None:
-        try:
-            result = job()
-        except BaseException as error:  # noqa: BLE001  the awaiting coroutine raises it
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return await asyncio.wrap_future(future)
-
-
 class _Worker:
     """A thread of the pool, parked on `wake` until it is given a job; woken without one, it ends."""
 
@@ -121,14 +42,23 @@ class _Worker:
         self.wake.acquire()
 
 
-class _PoolState:
-    """The threads and the queue of jobs."""
+class ThreadPool:
+    """Run jobs: those of one model in order, those of several models with fair queueing.
 
-    def __init__(self, count: int, name: str, *, low_priority: bool) -> None:
+    Args:
+        count: number of running threads, without those inside `release_worker`. Up to `count` more may run for models
+            without a running job, so that no model waits for the end of another's long job. The operating system then
+            schedules the threads.
+        name: prefix of the names of the threads.
+        low_priority: on Linux, run the threads only when other threads leave cores idle. They keep their slots inside
+            `release_worker`.
+    """
+
+    def __init__(self, count: int, name: str, *, low_priority: bool = False) -> None:
         self._max_running = count
         self._name = name
         self._low_priority = low_priority
-        # Reentrant, because the garbage collector may call `close` in a worker that holds it.
+        # Reentrant: a finalizer that the garbage collector runs in a worker may call this object.
         self._lock = threading.RLock()
         self._queue: FairQueue[Job] = FairQueue()
         # The estimated seconds of the job of each worker, except released ones.
@@ -141,6 +71,7 @@ class _PoolState:
         self._closed = False
 
     def add(self, model: str, job: Job) -> int:
+        """Submit a job of a model, and return its id for `remove`. Raise RuntimeError if the pool is closed."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("The workers are closed")
@@ -153,10 +84,12 @@ class _PoolState:
         return job_id
 
     def remove(self, model: str, job_id: int) -> bool:
+        """Remove a job of a model that waits; return False if it has started or ended."""
         with self._lock:
             return self._queue.drop(model, job_id)
 
     def expected_wait(self, model: str) -> float:
+        """Return the estimated seconds that one more job of a model will wait."""
         with self._lock:
             if self._running + self._queue.waiting < self._max_running or self._queue.is_idle(model):
                 return 0.0
@@ -179,6 +112,7 @@ class _PoolState:
             self._running += 1
 
     def close(self) -> None:
+        """Accept no more jobs, and cancel those that wait. Running jobs finish."""
         with self._lock:
             if self._closed:
                 return
@@ -262,3 +196,56 @@ class _PoolState:
                     return
                 self._parked.append(worker)
             worker.wake.acquire()
+
+
+@contextmanager
+def release_worker() -> Generator[None]:
+    """Release this worker's slot for another job while it waits for a result from elsewhere.
+
+    Otherwise a model that never answers would block a worker for all other models. Does nothing outside a worker.
+    """
+    pool: ThreadPool | None = getattr(_thread, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.release()
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _thread.waited += time.perf_counter() - started
+        pool.reacquire()
+
+
+def is_contended() -> bool:
+    """Return whether jobs other than this thread's run or wait; False outside a worker."""
+    pool: ThreadPool | None = getattr(_thread, "pool", None)
+    return pool is not None and pool.is_contended
+
+
+def lower_priority() -> None:
+    """Lower the priority of the calling thread: Linux has one for each, under its thread id (setpriority(2))."""
+    thread = threading.get_native_id()
+    lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
+    os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
+
+
+async def run_in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
+    """Run `job` in a daemon thread called `name`, and return its result.
+
+    The interpreter waits for executor threads at exit, but not for daemon threads: a model that hangs while it loads
+    must not keep the server from stopping.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            result = job()
+        except BaseException as error:  # noqa: BLE001  the awaiting coroutine raises it
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return await asyncio.wrap_future(future)

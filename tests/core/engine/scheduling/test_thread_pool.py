@@ -96,27 +96,6 @@ def test_job_that_waits_elsewhere_finishes_after_close(gate: Gate) -> None:
     assert waiting.result(TIMEOUT)
 
 
-def test_threads_of_garbage_collected_workers_end() -> None:
-    ended = threading.Event()
-
-    class Job:
-        def __call__(self) -> Callable[[], object]:
-            return self
-
-    workers, job_object = ThreadPool(1, "w"), Job()
-    threads = {thread for thread in threading.enumerate() if thread.name.startswith("w-")}
-    submit(workers, job_object).result(TIMEOUT)
-    (thread,) = {thread for thread in threading.enumerate() if thread.name.startswith("w-")} - threads
-    reference = weakref.ref(job_object, lambda _: ended.set())
-    del job_object
-    del workers
-    gc.collect()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive()
-    assert reference() is None
-    assert ended.is_set()
-
-
 def test_model_does_not_wait_for_long_jobs_of_another(gate: Gate) -> None:
     workers = ThreadPool(2, "w")
     for _ in range(5):

@@ -65,8 +65,8 @@ def test_every_prompt_of_every_image_is_streamed_in_chunks() -> None:
 def test_complete_answers_end_at_their_stop_sequences() -> None:
     observer, speaker = EventRecorder(), ScriptedModel("a ", "red ", "box", " on", " a", " table")
     engine = scripted_engine(speaker, observer)
-    response = engine.infer(request(count=2, stop=["box"]))
-    assert [prediction.records()[0] for output in response.outputs for prediction in output.predictions] == [
+    result = engine.registry.find("speaker").ready_servable().predict(request(count=2, stop=["box"]), engine.limits)
+    assert [prediction.records()[0] for output in result.outputs for prediction in output.predictions] == [
         Answer("What is in the picture?", "a red "),
         Answer("What is in the picture?", "a red "),
     ]
