@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from app.plugins.conformance.client.exchange import Exchange, ViolationError, quote
-from app.plugins.conformance.client.probe import ImageFormat, Probe
+from app.plugins.conformance.exchange import Exchange, ViolationError, quote
+from app.plugins.conformance.probe import ImageFormat, Probe
 
 
 class Level(StrEnum):

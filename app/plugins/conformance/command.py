@@ -11,10 +11,10 @@ from cyclopts import Parameter
 from app.core.cli.terminal import FAILED, check_output, console, progress, reject_unused, stop
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
-from app.plugins.conformance.client.model_names import list_models
-from app.plugins.conformance.client.probe import RequestLimitError
+from app.plugins.conformance.model_names import list_models
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner, protocol_named
 from app.plugins.conformance.presentation import present, present_checks, to_plain
+from app.plugins.conformance.probe import RequestLimitError
 from app.plugins.conformance.runner import ConformanceReport, UnreachableError
 from app.report import print_report, print_table, to_json
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import httpx
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 
 from app.clients.credentials import CredentialsError, TlsOptions, read_headers
+from app.clients.http_client import open_http
+from app.plugins.conformance.calls import SCHEMES, open_transport
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.check import Protocol
-from app.plugins.conformance.client.calls import SCHEMES, open_channel
-from app.plugins.conformance.client.probe import Probe, Target
+from app.plugins.conformance.probe import Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner
 from app.plugins.conformance.sample_images import load_image
@@ -108,10 +108,8 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
     with ExitStack() as stack:
         try:
             headers = {**_basic_auth(url_parts), **read_headers(options.header or (), options.header_file)}
-            context = options.tls.context()
-            client = httpx.Client(timeout=options.timeout, headers=headers, trust_env=False, verify=context)
-            stack.enter_context(client)
-            channel = open_channel(url, headers, options.timeout, options.tls) if protocol.rpc else None
+            client = stack.enter_context(open_http(headers, options.timeout, options.tls))
+            channel = open_transport(url, headers, options.timeout, options.tls) if protocol.rpc else None
             transport = stack.enter_context(channel) if channel else None
         except CredentialsError as error:
             raise OptionsError(str(error)) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from app import __version__
 from app.plugins.conformance.check import Finding, Level, Need, Protocol, Verdict
-from app.plugins.conformance.client.exchange import Exchange
+from app.plugins.conformance.exchange import Exchange
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 from app.report import Mark, Report, Table

@@ -8,8 +8,8 @@ import httpx
 
 from app.plugins.conformance.chariot.image_probe import task_type_of
 from app.plugins.conformance.check import Check, Finding, Level, Need, NotApplicableError, Protocol, Verdict
-from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import Probe, RequestLimitError, Target
+from app.plugins.conformance.exchange import InconclusiveError, ViolationError
+from app.plugins.conformance.probe import Probe, RequestLimitError, Target
 
 _MAX_EXCHANGES = 3
 """The number of exchanges to keep for a finding; the last ones decided it."""

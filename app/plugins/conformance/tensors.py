@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 
 from app.plugins.conformance.check import expect
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 
 T = TypeVar("T")

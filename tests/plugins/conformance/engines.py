@@ -23,7 +23,7 @@ from app.core.proto import INFERENCE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.conformance.check import Protocol, Verdict
-from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
 from app.plugins.conformance.sample_images import SampleImage, load_image
@@ -257,10 +257,10 @@ class FaultyCaller(GrpcChannel):
     def wait_connected(self) -> None:
         self._engines.grpc(self._fault.model).wait_connected()
 
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+    def call(self, path: str, message: bytes) -> tuple[int, str, Sequence[bytes]]:
         key = (self._fault.model, path, message)
         channel = self._engines.grpc(self._fault.model)
-        send = partial(channel.call, path, message, streamed=streamed)
+        send = partial(channel.call, path, message)
         status, text, answers = self._engines.cached(key, send, self._seen)
         method = path.rpartition("/")[2]
         descriptor = INFERENCE.methods_by_name[method]
@@ -279,7 +279,7 @@ class ScriptedCaller(GrpcChannel):
     def wait_connected(self) -> None:
         pass
 
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, list[bytes]]:
+    def call(self, path: str, message: bytes) -> tuple[int, str, list[bytes]]:
         return self._reply(path)
 
 

@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from app.core.proto import message_class
+from app.plugins.conformance.calls import parse_request
 from app.plugins.conformance.check import Finding, Verdict
-from app.plugins.conformance.client.calls import parse_request
-from app.plugins.conformance.client.exchange import InconclusiveError
-from app.plugins.conformance.client.model_names import list_models
-from app.plugins.conformance.client.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.command import conform
+from app.plugins.conformance.exchange import InconclusiveError
+from app.plugins.conformance.model_names import list_models
 from app.plugins.conformance.open_inference import messages as oip
 from app.plugins.conformance.options import ConformanceOptions
+from app.plugins.conformance.probe import GrpcChannel, Probe, Target
 from tests.plugins.conformance.engines import Respond, check_engine
 from tests.plugins.conformance.tiny_engine import tiny_engine
 

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from app.plugins.conformance.check import Check, Level, Need, NotApplicableError, Protocol
-from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import Probe, Target
+from app.plugins.conformance.exchange import InconclusiveError, ViolationError
 from app.plugins.conformance.presentation import present, to_plain
+from app.plugins.conformance.probe import Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 from app.report import print_report, to_json

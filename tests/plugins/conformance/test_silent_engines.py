@@ -10,9 +10,9 @@ import grpc
 import httpx
 import pytest
 
+from app.plugins.conformance.calls import open_transport
 from app.plugins.conformance.check import Level, Verdict
-from app.plugins.conformance.client.calls import open_channel
-from app.plugins.conformance.client.probe import Probe, Target
+from app.plugins.conformance.probe import Probe, Target
 from app.plugins.conformance.runner import UnreachableError
 from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
@@ -109,14 +109,14 @@ def hanging() -> Generator[str]:
 def test_call_without_answer_times_out() -> None:
     with (
         hanging() as url,
-        open_channel(url, {}, 0.2) as channel,
+        open_transport(url, {}, 0.2) as channel,
         pytest.raises(httpx.TimeoutException, match=r"within 0\.2 seconds"),
     ):
-        channel.call("/inference.GRPCInferenceService/ServerLive", b"", streamed=False)
+        channel.call("/inference.GRPCInferenceService/ServerLive", b"")
 
 
 def test_hanging_engine_receives_few_requests() -> None:
-    with hanging() as url, open_channel(url, {}, 0.1) as channel:
+    with hanging() as url, open_transport(url, {}, 0.1) as channel:
         report = check_engine("v2-grpc", caller=channel)
     assert not report.conforms
     assert report.requests == 3
@@ -125,5 +125,5 @@ def test_hanging_engine_receives_few_requests() -> None:
 
 def test_unreachable_engine_is_reported() -> None:
     url = "grpc://127.0.0.1:1"
-    with open_channel(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
+    with open_transport(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
         check_engine("v2-grpc", caller=channel, url=url)

@@ -7,9 +7,9 @@ import httpx
 
 from app.plugins.conformance.chariot.image_probe import required_parameters
 from app.plugins.conformance.check import NotApplicableError
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError
 from app.plugins.conformance.open_inference import messages
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import TEXTS, is_list, is_object
 

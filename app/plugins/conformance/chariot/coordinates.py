@@ -19,8 +19,8 @@ from app.plugins.conformance.chariot.image_probe import (
 )
 from app.plugins.conformance.chariot.movement import expect_movement
 from app.plugins.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect
-from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import InconclusiveError, ViolationError, quote
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SampleImage, rotated_bar
 from app.plugins.conformance.tensors import expect_form
 

@@ -6,9 +6,10 @@ from urllib.parse import quote as quote_path
 
 import msgspec
 
+from app.clients import chariot_v2_kserve
 from app.plugins.conformance.chariot.image_probe import required_parameters
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
-from app.plugins.conformance.client.probe import ImageFormat, Probe
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.plugins.conformance.probe import ImageFormat, Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.plugins.conformance.tensors import is_list, is_object
 
@@ -18,8 +19,7 @@ YOLO = "Striveworks' public engine-yolo"
 
 def infer_path(probe: Probe) -> str:
     """Return the inference path, below the engine's URL."""
-    model = probe.target.model
-    return f"/v2/models/m-{quote_path(model.lower().removeprefix('m-'), safe='')}/infer" if model else "/infer"
+    return chariot_v2_kserve.infer_path(quote_path(probe.target.model or "", safe=""))
 
 
 def infer(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 from app.plugins.conformance.check import NotApplicableError, expect
-from app.plugins.conformance.client.exchange import InconclusiveError
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import InconclusiveError
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.plugins.conformance.tensors import TEXTS
 

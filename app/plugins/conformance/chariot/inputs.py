@@ -28,8 +28,8 @@ from app.plugins.conformance.check import (
     expect,
     expect_same,
 )
-from app.plugins.conformance.client.exchange import Exchange, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import Exchange, quote
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import is_object
 

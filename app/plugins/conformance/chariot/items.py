@@ -18,8 +18,8 @@ from app.plugins.conformance.chariot.image_probe import (
     task_type_of,
 )
 from app.plugins.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect, expect_same
-from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import InconclusiveError, ViolationError, quote
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import BLANK_IMAGE, SampleImage
 from app.plugins.conformance.tensors import TEXTS, is_object
 

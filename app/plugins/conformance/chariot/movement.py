@@ -11,8 +11,8 @@ from app.plugins.conformance.chariot.image_probe import (
     probe_image,
     results_of,
 )
-from app.plugins.conformance.client.exchange import InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import InconclusiveError, ViolationError
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SampleImage
 
 _LEFT, _TOP = 0.25, 0.12

@@ -17,8 +17,8 @@ from app.plugins.conformance.chariot.envelope import (
 )
 from app.plugins.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.plugins.conformance.check import EVERYTHING, MUST, PARSED, SHOULD, STORED, Check, expect, expect_same
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.plugins.conformance.tensors import expect_form, is_list, is_object
 
@@ -166,7 +166,7 @@ CHECKS = (
     Check("CV2K-005", SHOULD, "GET /ready answers with status 200.", f"{YOLO}, and older pages of Chariot",
           lambda probe: probe.get("/ready").expect_status(200)),
     Check("CV2K-006", MUST, "The response's Content-Type is application/json.", f"{PAGE}: each response is JSON",
-          lambda probe: example(probe).expect_content_type(), requires=_ANSWERED),
+          lambda probe: example(probe).expect_json(), requires=_ANSWERED),
     Check("CV2K-007", MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1",
           lambda probe: probe.post(
               infer_path(probe), example(probe).request_body, "application/json; charset=utf-8").expect_object(),

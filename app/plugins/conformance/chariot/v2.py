@@ -10,8 +10,8 @@ from app.plugins.conformance.chariot.applicability import hint_at_other_protocol
 from app.plugins.conformance.chariot.envelope import infer, infer_path, needed_input
 from app.plugins.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.plugins.conformance.check import MUST, PARSED, SHOULD, Check, expect, renamed
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
-from app.plugins.conformance.client.probe import ImageFormat, Probe
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
+from app.plugins.conformance.probe import ImageFormat, Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.plugins.conformance.tensors import is_list, is_object
 

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from app.clients import kserve_v2
 from app.core.proto import INFERENCE, message_class
-from app.plugins.conformance.client.calls import GrpcCall, call, call_method, parse_request
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
-from app.plugins.conformance.client.model_names import model_in_path, model_name
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.calls import GrpcCall, call, call_method, parse_request
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.plugins.conformance.model_names import model_in_path, model_name
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SAMPLE_IMAGES
 from app.plugins.conformance.tensors import TEXTS, element_count, expect_form, flattened, suggests_text
 
@@ -75,7 +76,7 @@ def checked_model(probe: Probe) -> str:
 
 def model_path(probe: Probe) -> str:
     """Return the path of the checked model over REST."""
-    return f"/v2/models/{model_in_path(probe, *_LISTS)}"
+    return kserve_v2.model_path(model_in_path(probe, *_LISTS))
 
 
 def metadata_of(probe: Probe) -> Any:

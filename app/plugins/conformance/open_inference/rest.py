@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, renamed
-from app.plugins.conformance.client.exchange import Exchange, ViolationError
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import Exchange, ViolationError
 from app.plugins.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
 from app.plugins.conformance.open_inference.rpc import SHARED, counts, two_elements_check
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, has_fields, is_list
 
 _UNKNOWN_PATH = f"/v2/models/{UNKNOWN}"
@@ -28,7 +28,7 @@ def _health_bodies(probe: Probe) -> None:
 
 def _json(probe: Probe) -> None:
     answer_of(probe)
-    infer(probe, build_request(probe)).expect_content_type()
+    infer(probe, build_request(probe)).expect_json()
 
 
 def _values(probe: Probe) -> None:

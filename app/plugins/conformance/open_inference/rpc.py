@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.core.proto import INFERENCE
+from app.plugins.conformance.calls import GrpcCall, call_method, expect_reasons
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same, renamed
-from app.plugins.conformance.client.calls import GrpcCall, call_method, expect_reasons
-from app.plugins.conformance.client.exchange import InconclusiveError, quote
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.exchange import InconclusiveError, quote
 from app.plugins.conformance.open_inference import messages as oip
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.tensors import UNKNOWN, expect_statuses
 
 

@@ -9,10 +9,10 @@ import grpc
 import httpx
 import msgspec
 
-from app.plugins.conformance.client.exchange import Exchange
+from app.plugins.conformance.exchange import Exchange
 from app.plugins.conformance.sample_images import SampleImage
 
-_MAX_BODY_BYTES = 8_000_000
+MAX_BODY_BYTES = 8_000_000
 """Longer responses are an error: no valid response to the probe's images is this large."""
 
 _MAX_UNANSWERED = 3
@@ -42,22 +42,19 @@ class GrpcChannel:
         except grpc.FutureTimeoutError:
             raise httpx.ConnectTimeout(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
 
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
-        """Call a method; return the status number, its text, and the response messages.
+    def call(self, path: str, message: bytes) -> tuple[int, str, Sequence[bytes]]:
+        """Call a method; return the status number, its text, and the response message, if there is one.
 
         Raise httpx.TimeoutException if there is no response in time.
         """
-        stub = self.channel.unary_stream if streamed else self.channel.unary_unary
-        answers: list[bytes] = []
         try:
-            answer = stub(path)(message, metadata=self.metadata, timeout=self.timeout)
-            answers.extend(answer if streamed else [answer])
+            answer = self.channel.unary_unary(path)(message, metadata=self.metadata, timeout=self.timeout)
         except grpc.RpcError as error:
             status: Any = error
             if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise httpx.ReadTimeout(f"{path} had no answer within {self.timeout:g} seconds") from None
-            return status.code().value[0], str(status.details() or ""), answers
-        return 0, "", answers
+            return status.code().value[0], str(status.details() or ""), []
+        return 0, "", [answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +186,8 @@ class Probe:
             received = bytearray()
             for chunk in answer.iter_bytes():
                 received += chunk
-                if len(received) > _MAX_BODY_BYTES:
-                    raise httpx.DecodingError(f"The answer is longer than {_MAX_BODY_BYTES} bytes")
+                if len(received) > MAX_BODY_BYTES:
+                    raise httpx.DecodingError(f"The answer is longer than {MAX_BODY_BYTES} bytes")
                 if monotonic() > deadline:
                     raise httpx.ReadTimeout(f"The answer takes more than {timeout:g} seconds")
             return answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(received)

@@ -119,11 +119,11 @@ class Exchange:
         if self.code not in also:
             self.expect_error()
 
-    def expect_content_type(self, expected: str = "application/json") -> None:
-        """Raise a `ViolationError` unless the Content-Type is `expected`, in any case, or with a charset."""
+    def expect_json(self) -> None:
+        """Raise a `ViolationError` unless the Content-Type is application/json, in any case, or with a charset."""
         content_type = self.headers.get("content-type", "")
-        if content_type.partition(";")[0].strip().lower() != expected:
-            raise ViolationError(f"Expected {expected}, got {quote(content_type)}")
+        if content_type.partition(";")[0].strip().lower() != "application/json":
+            raise ViolationError(f"Expected application/json, got {quote(content_type)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,8 @@
 """Call an engine over gRPC."""
 
-import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -12,20 +10,18 @@ from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.clients.credentials import CredentialsError, TlsOptions
+from app.clients.credentials import TlsOptions
+from app.clients.grpc_client import metadata_from, open_channel
 from app.core.proto import message_class
-from app.plugins.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError
-from app.plugins.conformance.client.probe import GrpcChannel, Probe
+from app.plugins.conformance.exchange import GrpcCall, InconclusiveError, ViolationError
+from app.plugins.conformance.probe import MAX_BODY_BYTES, GrpcChannel, Probe
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
 
-_METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
-_MAX_MESSAGE_BYTES = 8_000_000
-
 
 @contextmanager
-def open_channel(
+def open_transport(
     url: str,
     headers: Mapping[str, str],
     timeout: float,
@@ -35,29 +31,19 @@ def open_channel(
 
     Raise CredentialsError if a header cannot be metadata, or a TLS file cannot be used.
     """
-    if not all(_METADATA_NAME.fullmatch(name) for name in headers):
-        raise CredentialsError("--header: gRPC accepts names of a-z, 0-9, _, - and . that do not end in -bin")
-    url_parts = urlsplit(url)
-    options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
-    if url_parts.scheme == "grpcs":
-        channel = grpc.secure_channel(url_parts.netloc, tls.credentials(), options)
-    else:
-        channel = grpc.insecure_channel(url_parts.netloc, options)
-    try:
-        yield GrpcChannel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
-    finally:
-        channel.close()
+    metadata = metadata_from(headers)
+    with open_channel(url, tls, MAX_BODY_BYTES) as channel:
+        yield GrpcChannel(channel, metadata, timeout)
 
 
 def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
     """Call `method` of `service` as a `Probe.exchange`. Reuse the response to an equal earlier call, unless `fresh`."""
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
-    streamed = service.methods_by_name[method].server_streaming
     transport = cast("GrpcChannel", probe.transport)
 
     def send() -> GrpcCall:
-        status, text, answers = transport.call(path, request_body, streamed=streamed)
+        status, text, answers = transport.call(path, request_body)
         answer_class = GetMessageClass(service.methods_by_name[method].output_type)
         try:
             messages = [answer_class.FromString(answer) for answer in answers]

@@ -8,9 +8,9 @@ import httpx
 import msgspec
 
 from app.core.proto import INFERENCE
-from app.plugins.conformance.client.calls import call_method
-from app.plugins.conformance.client.exchange import Exchange, InconclusiveError
-from app.plugins.conformance.client.probe import Probe
+from app.plugins.conformance.calls import call_method
+from app.plugins.conformance.exchange import Exchange, InconclusiveError
+from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.tensors import is_object
 
 _READY = {"ready": True}

@@ -1,1 +1,0 @@
-"""Call an engine, and keep the exchanges."""
