@@ -101,8 +101,8 @@ def check_reason_of_the_server_is_shown(url: str) -> None:
     function = load(url=url, model="missing", labels="a")
     context = SimpleNamespace(frame_name="", conf_threshold=None, conv_mask_to_poly=False)
     error = raised_error(RuntimeError, function.detect, context, PIL.Image.new("L", (8, 8)))
-    assert "status 404" in str(error)
-    assert '"error":' in str(error)
+    assert "HTTP 404: " in str(error)
+    assert "missing" in str(error)
 
 
 if __name__ == "__main__":

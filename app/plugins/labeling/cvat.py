@@ -6,16 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import httpx
 import numpy as np
 import PIL.Image
-import pybase64
 
-from app.plugins.labeling.regions import PIXEL_CENTRE, outer_rings
+from app.clients.client import PROTOCOLS, open_client
+from app.clients.protocol import InferenceClientError
+from app.plugins.labeling.regions import polygons_of, rings_inside
 from tasks.shapes import read_shape
-from tasks.vision.contours import contours_inside, mask_of_contours
+from tasks.vision.contours import mask_of_contours
 
 _SECONDS = 100.0
 _POLYGON_EPSILON = 1.0
@@ -38,25 +37,25 @@ class CvatFunction:
         self._ids = {name: index for index, name in enumerate(dict.fromkeys(names))}
         specs = [self._cvat.label_spec(name, index) for name, index in self._ids.items()]
         self.spec: Any = self._cvat.DetectionFunctionSpec(labels=specs)
-        self._url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}:predict"
+        self._url, self._model = url, model
         self._headers = {"X-API-Key": Path(key_file).read_text().strip()} if key_file else {}
 
     def detect(self, context: Any, image: PIL.Image.Image) -> Sequence[Any]:
         """Return the annotations of one image.
 
-        Raise RuntimeError with the reason of the server, if it has no answer.
+        Raise RuntimeError with the reason if the server does not answer it.
         """
         file = io.BytesIO()
         image.convert("RGB").save(file, "PNG", compress_level=1)
         parameters: dict[str, float] = {"epsilon": _POLYGON_EPSILON} if context.conv_mask_to_poly else {}
         if context.conf_threshold is not None:
             parameters["score_threshold"] = context.conf_threshold
-        encoded = pybase64.b64encode_as_string(file.getvalue())
-        body = {"instances": [{"b64": encoded}], "parameters": parameters}
-        response = httpx.post(self._url, json=body, headers=self._headers, timeout=_SECONDS, follow_redirects=False)
-        if not response.is_success:
-            raise RuntimeError(f"{self._url} answered with the status {response.status_code}: {response.text}")
-        (records,) = response.json()["predictions"]
+        protocol = PROTOCOLS["v1"]
+        try:
+            with open_client(self._url, protocol, self._model, headers=self._headers, timeout=_SECONDS) as client:
+                records: Any = client(file.getvalue(), parameters)
+        except InferenceClientError as error:
+            raise RuntimeError(f"{self._url}: {error}") from None
         known = [record for record in records if record.get("label") in self._ids]
         if known and known[0].keys() == {"label", "score"}:
             # All classes, the best first.
@@ -73,11 +72,10 @@ class CvatFunction:
             # CVAT turns a rectangle clockwise about its centre.
             yield self._cvat.rectangle(label, corners, rotation=math.degrees(record["r"]) % 360)
         elif "contour" in record:
-            rings = read_shape("contour", record).rings(width, height)
-            rings = contours_inside(rings, width, height) if rings else []
+            rings = rings_inside(read_shape("contour", record), width, height)
             if polygons:
-                for ring in outer_rings(rings):
-                    yield self._cvat.polygon(label, np.ravel(ring + PIXEL_CENTRE).tolist())
+                for ring in polygons_of(rings):
+                    yield self._cvat.polygon(label, np.ravel(ring).tolist())
             elif rings:
                 mask = mask_of_contours(rings, width, height).astype(np.bool_)
                 yield self._cvat.mask(label, self._masks.encode_mask(mask))

@@ -85,30 +85,35 @@ def _values(tag: str, record: Shape, width: int, height: int) -> Sequence[Mappin
         return [{"x": x, "y": y, "width": right - x, "height": bottom - y, "rotation": 0}]
     if tag == "RectangleLabels" and isinstance(record, OrientedObject):
         return [_rotated_rectangle(record, width, height)]
-    rings = record.rings(width, height)
     if isinstance(record, OrientedObject):
-        return [_polygon(rings[0], width, height)]
-    rings = contours_inside(rings, width, height) if rings else []
+        return [_polygon(record.rings(width, height)[0], width, height)]
+    rings = rings_inside(record, width, height)
     if not rings:
         return []
     if tag == "BrushLabels":
         return [{"format": "rle", "rle": _brush(rings, width, height)}]
-    return [_polygon(ring + PIXEL_CENTRE, width, height) for ring in outer_rings(rings)]
+    return [_polygon(ring, width, height) for ring in polygons_of(rings)]
 
 
 def _polygon(ring: NDArray[np.float64], width: int, height: int) -> Mapping[str, object]:
     return {"points": (100 * ring / (width, height)).tolist(), "closed": True}
 
 
-def outer_rings(rings: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Return the boundaries of the parts of an object with three points at least, without holes."""
+def rings_inside(record: Any, width: int, height: int) -> Sequence[NDArray[np.float64]]:
+    """Return the contours of a segment through the centres of pixels of the image; none without a pixel in it."""
+    rings = record.rings(width, height)
+    return contours_inside(rings, width, height) if rings else []
+
+
+def polygons_of(rings: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+    """Return the boundaries of the parts of a segment, as labelling tools draw them, without holes."""
     outer: list[NDArray[np.float64]] = []
     for ring in rings:
         # Holes follow the boundary around them.
         boundary = outer[-1].astype(np.float32) if outer else None
         if boundary is None or cv2.pointPolygonTest(boundary, ring[0].tolist(), False) < 0:
             outer.append(ring)
-    return [ring for ring in outer if len(ring) > 2]
+    return [ring + PIXEL_CENTRE for ring in outer if len(ring) > 2]
 
 
 def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mapping[str, object]:
