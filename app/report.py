@@ -23,7 +23,7 @@ _COLOURS = ("#c63939", "#c6a339", "#80c639", "#39c65c", "#39c6c6", "#395cc6", "#
             "#962c2c", "#967c2c", "#61962c", "#2c9646", "#2c9696", "#2c4696", "#612c96", "#962c7c")  # fmt: skip
 """Eight hues of the page in two middle lightnesses, which are readable on white and on black."""
 _STYLES = {"good": "green", "bad": "red", "warning": "yellow", "dim": "dim"}
-_SMALLEST_SHARE = 1e-4
+_SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 10
 _LETTERS = 24
 """Width of an image divided by the height of its labels."""
 _LETTER_WIDTH = 0.65
@@ -119,14 +119,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_cell(cell: Cell) -> str:
-    """Format a cell: four digits for a share, two for a tiny number, a dash for an undefined value."""
+    """Format a cell: four digits for a share, two for other numbers, a dash for an undefined value."""
     if isinstance(cell, Mark):
         return cell.text
     if cell is None:
         return "-"
     if not isinstance(cell, float):
         return str(cell)
-    return f"{cell:.1e}" if 0 < abs(cell) < _SMALLEST_SHARE else f"{cell:.4f}"
+    if 0 < abs(cell) < _SMALLEST_SHARE:
+        return f"{cell:.1e}"
+    return f"{cell:.4f}" if abs(cell) < _LARGEST_SHARE else f"{cell:.2f}"
 
 
 def printable(text: str) -> str:
@@ -146,7 +148,7 @@ def print_report(report: Report, console: Console, *, max_figures: int | None = 
         if table.printed:
             print_table(table, console)
     for note in report.notes:
-        console.print(f"- {_styled(note)}")
+        console.print(f"- {_styled(note)}", soft_wrap=True)
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -89,4 +89,11 @@ def test_values_for_json_have_rows_by_column() -> None:
 
 
 def test_cells_have_four_digits() -> None:
-    assert [format_cell(cell) for cell in (0.12345, 0.0, 3, None, "a")] == ["0.1235", "0.0000", "3", "-", "a"]
+    assert [format_cell(cell) for cell in (0.12345, 0.0, 12.345, 3, None, "a")] == [
+        "0.1235",
+        "0.0000",
+        "12.35",
+        "3",
+        "-",
+        "a",
+    ]

@@ -11,10 +11,11 @@ from cyclopts.validators import Number
 
 from app.core.cli.inputs import read_image
 from app.core.cli.samples import sample_image
-from app.core.cli.terminal import console, printable, progress, table
+from app.core.cli.terminal import console, printable, progress
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import SETTINGS_FILE, ModelError
 from app.core.settings.server import ServerSettings
+from app.report import Mark, Report, Table, print_report
 
 _ROUNDS = 3
 
@@ -61,22 +62,24 @@ def tune(
             pairs.append((candidate, changed))
     with progress(f"Measuring {source.name}", len(pairs) * _ROUNDS) as bar:
         rows = measure_candidates(pairs, images, workers, seconds, _ROUNDS, bar.advance, limits)
-    best, terminal = best_measurement(rows), console()
-    figures = table("settings", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", "")
-    figures.title = f"{source.name} {source.version}, {workers} workers"
-    for row in rows:
-        numbers = (row.rate, row.p50, row.p99, row.single_latency, row.cpu)
-        mark = "best" if row is best else ""
-        figures.add_row(row.candidate.name, *(f"{number:.2f}" for number in numbers), mark)
-    terminal.print(figures)
-    for note in notes:
-        terminal.print(f"[yellow]{printable(note)}[/yellow]", soft_wrap=True)
+    best = best_measurement(rows)
+    columns = ("settings", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", "")
+    cells = tuple(
+        (row.candidate.name, row.rate, row.p50, row.p99, row.single_latency, row.cpu, "best" if row is best else "")
+        for row in rows
+    )
     if best is rows[0]:
-        terminal.print("Nothing to change: the current settings are the best, or within the noise of the best.")
+        result = "Nothing to change: the current settings are the best, or within the noise of the best."
     elif write:
-        terminal.print(f"Written to {printable(write_settings(source, best.candidate))}", soft_wrap=True)
+        result = f"Written to {write_settings(source, best.candidate)}"
     else:
-        terminal.print(f"--write saves the best settings to {SETTINGS_FILE}")
+        result = f"--write saves the best settings to {SETTINGS_FILE}"
+    report = Report(
+        title=f"{source.name} {source.version}, {workers} workers",
+        tables=[Table(title="", columns=columns, rows=cells)],
+        notes=[*(Mark(note, "warning") for note in notes), result],
+    )
+    print_report(report, console())
 
 
 def quantize(
