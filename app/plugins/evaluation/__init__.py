@@ -4,7 +4,7 @@ from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
-    requires=("drawing", "recording"),
+    requires=("recording",),
     commands=(
         Command(
             name="evaluate", run="app.plugins.evaluation.command:evaluate", help="Measure a model on labelled data."
