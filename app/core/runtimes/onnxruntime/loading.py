@@ -92,7 +92,7 @@ def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
 def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMetadata:
     declared, labels = source.settings.labels, ()
     origin = Origin.DECLARED if source.settings.task_type is TaskType.TENSOR else Origin.SHAPES
-    facts = [Fact("task type", TaskType.TENSOR, origin)]
+    facts = [Fact("task type", str(TaskType.TENSOR), origin)]
     try:
         if isinstance(declared, tuple) and declared:
             found = declared, Origin.DECLARED
