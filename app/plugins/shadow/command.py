@@ -10,7 +10,7 @@ from cyclopts.types import NormFloat, PositiveInt
 
 from app.core.cli.terminal import console, counted, printable, reject_unused, stop, table
 from app.core.settings.server import SettingsError
-from app.plugins.evaluation.metrics.bootstrap import Estimate
+from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of

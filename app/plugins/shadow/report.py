@@ -7,19 +7,22 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from app.clients.protocol import Records
 from app.plugins.evaluation.agreement import partners
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
-from app.plugins.evaluation.metrics.bootstrap import Estimate, Floats
+from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.shadow.rows import ShadowRow
-from app.plugins.shadow.statistics import Comparison, compare, losing, mcnemar, needed_images, share
+from app.plugins.shadow.statistics import PairedScores, losing, mcnemar, needed_images, pair
 from tasks.task import TaskType
 
 T = TypeVar("T")
 
+MIN_TRUTHS = 30
+"""Fewer images with a truth decide nothing."""
 _MAX_CLASS_LOSS = 0.05
 _MIN_CLASS_IMAGES = 30
 
@@ -49,6 +52,14 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     slices: Mapping[str, tuple[int, Estimate]]  # the share that agrees by value of the metadata key
 
 
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """F1 of two versions; of classes it is the accuracy."""
+
+    champion: float
+    shadow: float  # of the shadow version
+    difference: Estimate  # the second minus the first
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a shadow version may replace its champion."""
 
@@ -75,12 +86,16 @@ def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreem
     return Agreement(
         images=len(answered),
         failed=len(rows) - len(answered),
-        agreed=share([bool(row.agreed) for row in answered]),
+        agreed=_share_that_agrees(answered),
         mean_iou=float(np.mean(ious)) if ious else None,
         score_difference=float(np.mean([row.score_difference or 0.0 for row in answered])),
         time_ratio=shadow_ms / champion_ms if champion_ms else 1.0,
-        slices={value: (len(group), share([bool(row.agreed) for row in group])) for value, group in groups.items()},
+        slices={value: (len(group), _share_that_agrees(group)) for value, group in groups.items()},
     )
+
+
+def _share_that_agrees(rows: Sequence[ShadowRow]) -> Estimate:
+    return wilson(sum(bool(row.agreed) for row in rows) / len(rows), len(rows))
 
 
 def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
@@ -128,7 +143,8 @@ def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin:
         slices: as for `agreement_of`.
         margin: largest accepted loss, 0..1.
     """
-    overall, _ = _compare(judged)
+    scores = pair(*_sums(judged))
+    difference = scores.difference()
     by_label = _grouped(
         (label, image)
         for image in judged
@@ -136,29 +152,32 @@ def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin:
         if right + missed  # it is in the truth
     )
     frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
-    lost = losing({label: _compare(images, label)[1] for label, images in frequent.items()}, _MAX_CLASS_LOSS)
+    lost = losing({label: pair(*_sums(images, label)) for label, images in frequent.items()}, _MAX_CLASS_LOSS)
     reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
-    if overall.difference.low <= -margin:
-        reasons.insert(0, f"the loss may be {-overall.difference.low:.4f}, and the margin is {margin:g}")
-        if overall.difference.high > -margin:
-            needed = needed_images(*_sums(judged), margin)
+    if difference.low <= -margin:
+        reasons.insert(0, f"the loss may be {-difference.low:.4f}, and the margin is {margin:g}")
+        if difference.high > -margin:
+            needed = needed_images(scores, margin)
+    if len(judged) < MIN_TRUTHS:
+        reasons.insert(0, f"at least {MIN_TRUTHS} images with truths are needed, and there are {len(judged)}")
+        needed = max(needed, MIN_TRUTHS)
     pairs = Counter((_all_right(image.champion), _all_right(image.shadow)) for image in judged)
     groups = _grouped((slices[image.id], image) for image in judged if image.id in slices)
     return Verdict(
         images=len(judged),
-        all=overall,
-        slices={value: (len(group), _compare(group)[0]) for value, group in groups.items()},
+        all=_comparison(scores),
+        slices={value: (len(group), _comparison(pair(*_sums(group)))) for value, group in groups.items()},
         p_value=mcnemar(pairs[True, False], pairs[False, True]),
         reasons=reasons,
         needed=needed,
     )
 
 
-def _compare(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[Comparison, Floats]:
-    return compare(*_sums(judged, label))
+def _comparison(scores: PairedScores) -> Comparison:
+    return Comparison(champion=scores.champion, shadow=scores.shadow, difference=scores.difference())
 
 
-def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[Floats, Floats]:
+def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (N, 3) right, wrong and missed of each image, of all labels or of one, of both versions."""
 
     def of_labels(counts: Counts) -> list[int]:

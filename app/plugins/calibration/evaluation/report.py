@@ -14,7 +14,8 @@ from app.plugins.calibration.evaluation.fit import MIN_SCORE, Events, check_coun
 from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint
-from app.plugins.evaluation.metrics.bootstrap import DRAWS, Estimate, draw_sums, estimate
+from app.plugins.evaluation.metrics.bootstrap import DRAWS, draw_sums, estimate
+from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.evaluation.report import EvaluationReport, EvaluationRun
 from app.report import Chart, Line, Table
 from tasks.task import TaskType

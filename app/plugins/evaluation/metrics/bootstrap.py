@@ -1,22 +1,15 @@
 """Intervals of 95 % by bootstrap: percentiles of figures of images that are drawn with replacement."""
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from app.plugins.evaluation.metrics.intervals import Estimate
 
 Floats = NDArray[np.float64]
 
 DRAWS = 2000
 _SEED = 0
 _PERCENTILES = (2.5, 97.5)
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A number, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def draw_sums(values: Floats) -> Floats:

@@ -6,6 +6,7 @@ from typing import Any
 
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import import_optional
+from app.plugins.evaluation.metrics.intervals import format_interval, wilson
 from app.plugins.evaluation.report import Confusion, Measures, Mistake, figures_of, slice_tables
 from app.report import Table
 
@@ -32,7 +33,7 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
     slice_table = slice_tables(
         results, slices, columns, lambda indexes: _measure([results[index] for index in indexes])[0].values()
     )
-    notes: list[str] = []
+    notes = [f"Accuracy: {format_interval(wilson(values['accuracy'] or 0.0, len(results)))}."]
     if values["roc_auc"] is None:
         notes.append(
             "ROC AUC needs the scores of the same two or more classes for every image, so it is undefined here."

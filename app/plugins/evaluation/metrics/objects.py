@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
 from app.plugins.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
@@ -13,6 +14,7 @@ from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
 _MAX_LINES = 8
+_FEW_IMAGES = 100
 
 _Row = tuple[str | float | int | None, ...]
 
@@ -46,6 +48,12 @@ def measure_objects(
         metrics = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
         return metrics.values(confidence).values()
 
+    notes = [f"{skipped} findings inside ignored objects were left out"] if skipped else []
+    if len(results) < _FEW_IMAGES:
+        notes.append(
+            f"Figures of objects have no interval. They are of {counted(len(results), 'image')}: differences of a few"
+            f" points may be chance below about {_FEW_IMAGES}."
+        )
     slice_table = slice_tables(results, slices, ("images", *titles), measure_slice)
     return Measures(
         figures=figures,
@@ -53,7 +61,7 @@ def measure_objects(
         charts=_charts(overall),
         confusion=confusion_matrix(evaluator, comparisons, confidence),
         mistakes=list_mistakes(evaluator, comparisons, labels, confidence),
-        notes=(f"{skipped} findings inside ignored objects were left out",) if skipped else (),
+        notes=tuple(notes),
     )
 
 

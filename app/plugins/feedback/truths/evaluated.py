@@ -1,6 +1,5 @@
 """Measure recorded answers by the truths in their store, without another data set."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
+from app.plugins.evaluation.metrics.intervals import format_interval, wilson
 from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION, RecordedTruths
 from app.plugins.feedback.settings import TruthOptions
 from app.plugins.feedback.truths.right_answer import Records, item_of
@@ -21,9 +21,6 @@ from app.plugins.recording.query.reader import open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 from app.report import Figure
 from tasks.task import TaskType
-
-_Z = 1.959964
-"""The normal quantile of a two-sided interval of 95 %."""
 
 
 def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
@@ -108,16 +105,9 @@ def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tup
     total = sum(weights)
     share = sum(weight * value for weight, value in zip(weights, right, strict=True)) / total
     size = total**2 / sum(weight**2 for weight in weights)
-    low, high = wilson_interval(share, size)
+    interval = wilson(share, size)
     labelled = counted(len(found), "truth") + ("" if size == len(found) else f", as good as {size:.0f} unweighted")
-    return share, f"Right answers: {share:.4f}, 95 % interval {low:.4f} to {high:.4f} ({labelled}).{unweighted}"
-
-
-def wilson_interval(share: float, size: float) -> tuple[float, float]:
-    """Return the interval of 95 % of a share of `size` independent values (Wilson 1927)."""
-    centre = share + _Z**2 / (2 * size)
-    spread = _Z * math.sqrt(share * (1 - share) / size + _Z**2 / (4 * size**2))
-    return (centre - spread) / (1 + _Z**2 / size), (centre + spread) / (1 + _Z**2 / size)
+    return share, f"Right answers: {share:.4f}, {format_interval(interval)} ({labelled}).{unweighted}"
 
 
 READERS = (read_truths,)

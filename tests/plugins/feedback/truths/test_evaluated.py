@@ -14,7 +14,7 @@ from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
 from app.plugins.feedback.settings import TruthOptions
-from app.plugins.feedback.truths.evaluated import read_truths, wilson_interval
+from app.plugins.feedback.truths.evaluated import read_truths
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
 from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
@@ -119,11 +119,3 @@ def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: py
     with pytest.raises(SystemExit):
         evaluate()
     assert "Expected --dataset with labelled data, or --recorded with a store" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("share", "size", "expected"), [(0.5, 10, (0.2366, 0.7634)), (1.0, 20, (0.8389, 1.0)), (0.0, 1, (0.0, 0.7935))]
-)
-def test_interval_is_that_of_wilson(share: float, size: float, expected: tuple[float, float]) -> None:
-    # Values of statsmodels.stats.proportion.proportion_confint(method="wilson").
-    assert wilson_interval(share, size) == pytest.approx(expected, abs=1e-4)
