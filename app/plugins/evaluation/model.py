@@ -153,9 +153,10 @@ def served_model(
     fit together.
     """
     headers = read_headers(server.header or (), server.header_file)
-    if server.protocol not in PROTOCOLS:
+    # As in `charioteer conform`, v1, v2 and v2-grpc are also called kserve-v1, kserve-v2 and kserve-v2-grpc.
+    protocol = PROTOCOLS.get(server.protocol.removeprefix("kserve-"))
+    if protocol is None:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {server.protocol}")
-    protocol = PROTOCOLS[server.protocol]
     display_url = url
     if isinstance(protocol, HttpProtocol):
         url = url if "://" in url else f"http://{url}"

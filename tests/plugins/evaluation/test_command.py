@@ -147,7 +147,7 @@ def test_label_map_renames_predicted_labels(tmp_path: Path) -> None:
         (["DATA", "--url", "ftp://x"], "--url: Expected a URL that begins with http"),
         (["DATA", "--url", "http://x", "--protocol", "smoke"], "--protocol: Expected one of chariot-v2-kserve"),
         (["DATA", "--url", "http://x", "--protocol", "v2"], "--name: v2 needs the model's name"),
-        (["DATA", "--url", "x:1", "--protocol", "v2-grpc"], "--name: v2-grpc needs the model's name"),
+        (["DATA", "--url", "x:1", "--protocol", "kserve-v2-grpc"], "--name: v2-grpc needs the model's name"),
         (["DATA", "--url", "http://x", "--header", "x"], '--header: Expected "Name: value" in line 1'),
         (["DATA", "--url", "http://x", "--parameter", "x"], '--parameter: Expected "name=value", got x'),
         (["DATA", "--fail-under", "map=high"], '--fail-under: Expected "figure=value"'),
