@@ -16,7 +16,7 @@ from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.sample_images import SampleImage
 
 _LEFT, _TOP = 0.25, 0.12
-"""The added pixels, as fractions of width and height. They differ, so that x and y can be told apart."""
+"""The added pixels, as fractions of width and height. They differ, so that x and y are not confused."""
 _TOLERANCE = 0.3
 """The tolerance as a fraction of the pixels that are added on the top: models find an object slightly elsewhere."""
 _MAX_ITEMS = 5
