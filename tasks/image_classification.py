@@ -78,6 +78,12 @@ class ClassSelection:
     def postprocess(self, item: Any, prediction: Classification, /) -> Classification:
         return _select_classes(prediction, item.parameters)
 
+
+class ImageClassification(ClassSelection, ImageTask[SelectionParameters, Classification]):
+    """Return the classes of an image."""
+
+    task_type = TaskType.IMAGE_CLASSIFICATION
+
     def targets(
         self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /
     ) -> Classification:
@@ -91,12 +97,6 @@ class ClassSelection:
         # A class that is not among the detected ones has the score 0.
         scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
         return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
-
-
-class ImageClassification(ClassSelection, ImageTask[SelectionParameters, Classification]):
-    """Return the classes of an image."""
-
-    task_type = TaskType.IMAGE_CLASSIFICATION
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
         return ClassificationInput(image, probe_parameters(item.parameters, targets, low_threshold=False))

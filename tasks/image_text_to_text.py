@@ -9,7 +9,6 @@ from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, check_text, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
-from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.generation import Message, SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.stopping import cut, generate
@@ -42,13 +41,12 @@ class Answer(msgspec.Struct, frozen=True):
 class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The answers about one image: `answers[i]` to `prompts[i]`.
 
-    `tokens` are the ids of the tokens of each answer, `usage` the counts of the tokens of each prompt and answer; None
-    if the runtime does not know them. `finish` says why each answer ends; None if all end with "stop".
+    `usage` counts the tokens of each prompt and answer; None if the runtime does not know them. `finish` says
+    why each answer ends; None if all end with "stop".
     """
 
     prompts: Sequence[str]
     answers: Sequence[str]
-    tokens: Sequence[Sequence[int]] | None = None
     usage: Sequence[TokenUsage | None] | None = None
     finish: Sequence[FinishReason] | None = None
 
@@ -156,15 +154,6 @@ class ImageTextToText:
     def postprocess(self, item: PromptedImage, prediction: Answers, /) -> Answers:
         stop = item.parameters.stop
         return self.gather(item, [cut(answer, stop) for answer in prediction.chunks()]) if stop else prediction
-
-    def targets(
-        self, prediction: Answers, filtered: Answers, label: str | None, max_objects: int, /
-    ) -> AnswersToExplain:
-        del max_objects
-        return answers_to_explain(filtered.answers, prediction, filtered, label)
-
-    def probe(self, item: PromptedImage, image: Image, _: AnswersToExplain, /) -> PromptedImage:
-        return msgspec.structs.replace(item, images=(image,))
 
     def generate(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         return generate(items, model, len(items[-1].prompts) - 1)

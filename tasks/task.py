@@ -22,8 +22,8 @@ Geometry = Literal["box", "oriented", "contour"]
 """The shape of an object: the fields of `DetectedObject`, `OrientedObject` or `SegmentedObject` (`tasks.shapes`)."""
 
 
-ExplainedPart = Literal["pixels", "words", "numbers"]
-"""The parts of an input whose importance an explanation measures."""
+ExplainedPart = Literal["pixels", "numbers"]
+"""The parts of an input whose importance for a score an explanation measures."""
 
 
 class _Iterable(type):
@@ -37,7 +37,7 @@ class TaskType(str, metaclass=_Iterable):
     """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task.
 
     Commands, page, export, evaluation, metrics and drift read what a task type takes and returns. Explanations measure
-    how important the `explains` of an input are for a score; for models that return texts, for the answer's likelihood.
+    how important the `explains` of an input are for a score; those of texts only models with a method of their own.
 
     Each name has one object, which ``TaskType(name)`` returns. It raises ValueError for unknown names. Plugins add
     others (`add`), which iteration leaves out.
@@ -45,7 +45,7 @@ class TaskType(str, metaclass=_Iterable):
 
     takes: InputKind
     returns: ResultKind
-    explains: ExplainedPart
+    explains: ExplainedPart | None
     geometry: Geometry | None
 
     IMAGE_CLASSIFICATION: "ClassVar[TaskType]"
@@ -68,7 +68,12 @@ class TaskType(str, metaclass=_Iterable):
 
     @classmethod
     def add(
-        cls, name: str, takes: InputKind, returns: ResultKind, explains: ExplainedPart, geometry: Geometry | None = None
+        cls,
+        name: str,
+        takes: InputKind,
+        returns: ResultKind,
+        explains: ExplainedPart | None = None,
+        geometry: Geometry | None = None,
     ) -> "TaskType":
         """Add and return the task type of a plugin. Raise ValueError if another one has the name."""
         properties = takes, returns, explains, geometry
@@ -98,10 +103,10 @@ TaskType.IMAGE_CLASSIFICATION = TaskType.add("IMAGE_CLASSIFICATION", "image", "c
 TaskType.OBJECT_DETECTION = TaskType.add("OBJECT_DETECTION", "image", "objects", "pixels", "box")
 TaskType.ORIENTED_OBJECT_DETECTION = TaskType.add("ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented")
 TaskType.IMAGE_SEGMENTATION = TaskType.add("IMAGE_SEGMENTATION", "image", "objects", "pixels", "contour")
-TaskType.IMAGE_TEXT_TO_TEXT = TaskType.add("IMAGE_TEXT_TO_TEXT", "question", "texts", "pixels")
-TaskType.TEXT_CLASSIFICATION = TaskType.add("TEXT_CLASSIFICATION", "text", "classes", "words")
-TaskType.TOKEN_CLASSIFICATION = TaskType.add("TOKEN_CLASSIFICATION", "text", "entities", "words")
-TaskType.TEXT_GENERATION = TaskType.add("TEXT_GENERATION", "text", "texts", "words")
+TaskType.IMAGE_TEXT_TO_TEXT = TaskType.add("IMAGE_TEXT_TO_TEXT", "question", "texts")
+TaskType.TEXT_CLASSIFICATION = TaskType.add("TEXT_CLASSIFICATION", "text", "classes")
+TaskType.TOKEN_CLASSIFICATION = TaskType.add("TOKEN_CLASSIFICATION", "text", "entities")
+TaskType.TEXT_GENERATION = TaskType.add("TEXT_GENERATION", "text", "texts")
 TaskType.TENSOR = TaskType.add("TENSOR", "tensor", "tensors", "numbers")
 
 _BUILT_IN = tuple(_registered.values())
@@ -242,47 +247,30 @@ class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
         ...
 
 
-@runtime_checkable
 class ExplainableTask(Protocol[InputT]):
-    """A task whose predictions can be explained with changed copies of an image or a text."""
+    """A task whose predictions can be explained with changed copies of an image."""
 
     def targets(self, prediction: Any, filtered: Any, label: str | None, max_objects: int, /) -> Any:
         """Return the K predictions to explain, with `labels` and `scores` by descending score.
 
         `prediction` is that of the model, and `filtered` the same after `postprocess`. With `label`, only this class is
-        explained; `max_objects` limits objects and entities. Raise INVALID_REQUEST, with the path ``label``, if the
-        model has no such class.
+        explained; `max_objects` limits objects. Raise INVALID_REQUEST, with the path ``label``, if the model has no
+        such class.
         """
         ...
 
-    def probe(self, item: InputT, content: Any, targets: Any, /) -> InputT:
-        """Return `item` with another image or text, and parameters that select all that may match a target."""
+    def probe(self, item: InputT, image: Any, targets: Any, /) -> InputT:
+        """Return `item` with another image, and parameters that select all that may match a target."""
         ...
 
-
-@runtime_checkable
-class ScoredTask(ExplainableTask[InputT], Protocol[InputT]):
-    """An explainable task whose predictions have scores."""
-
-    def similarity(self, targets: Any, detected: Any, change: Any, /) -> NDArray[np.float32]:
+    def similarity(self, targets: Any, detected: Any, scale: float, /) -> NDArray[np.float32]:
         """Return (K,) 0..1: the similarity of each target to its best match in `detected`.
 
         Args:
-            targets: in pixels of the original image, or characters of the original text.
-            detected: predictions for the copy, in its pixels or characters.
-            change: size of the copied image relative to the original, 0..1; or the (start, end) of the characters that
-                the copied text lacks.
+            targets: in pixels of the original image.
+            detected: predictions for the copy, in its pixels.
+            scale: size of the copied image relative to the original, 0..1.
         """
-        ...
-
-
-class LikelihoodModel(Protocol[InputT_contra]):
-    """A model of a task that returns texts, which knows how likely an answer is."""
-
-    def log_likelihoods(
-        self, inputs: Sequence[InputT_contra], answers: Sequence[Any], /
-    ) -> Sequence[NDArray[np.float64]]:
-        """Return the log-likelihoods, in nats, of the tokens of `answers`: one prediction of this model per input."""
         ...
 
 

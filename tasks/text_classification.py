@@ -1,7 +1,6 @@
 """TEXT_CLASSIFICATION: classify a whole text."""
 
 from tasks.image_classification import Classification, ClassSelection
-from tasks.saliency.probe import probe_parameters
 from tasks.task import Model, TaskType
 from tasks.text.request import LabelTask, TextInput
 from tasks.vision.filtering import SelectionParameters
@@ -14,6 +13,3 @@ class TextClassification(ClassSelection, LabelTask[SelectionParameters]):
     """Return the classes of a text."""
 
     task_type = TaskType.TEXT_CLASSIFICATION
-
-    def probe(self, item: ClassifiedText, text: str, targets: Classification, /) -> ClassifiedText:
-        return item.with_text(text, probe_parameters(item.parameters, targets, low_threshold=False))

@@ -6,11 +6,9 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
@@ -42,11 +40,10 @@ class GeneratedText(msgspec.Struct, frozen=True):
 class Generation(msgspec.Struct, frozen=True, eq=False):
     """The continuation of one text, and why it ends.
 
-    `tokens` are the ids of its tokens, `usage` the counts of its tokens and those of the prompt; None if not known.
+    `usage` has the counts of its tokens and those of the prompt; None if not known.
     """
 
     text: str
-    tokens: Sequence[int] | None = None
     usage: TokenUsage | None = None
     finish: FinishReason = "stop"
 
@@ -105,17 +102,6 @@ class TextGeneration:
             answer = cut(answer, item.parameters.stop)
         text = item.item.text + answer.text if item.parameters.return_full_text else answer.text
         return Generation(text, usage=answer.usage, finish=answer.finish)
-
-    def targets(
-        self, prediction: Generation, filtered: Generation, label: str | None, max_objects: int, /
-    ) -> AnswersToExplain:
-        del max_objects
-        return answers_to_explain([prediction.text], prediction, filtered, label)
-
-    def probe(self, item: ContinuedText, text: str, _: AnswersToExplain, /) -> ContinuedText:
-        if item.parameters.messages is not None:
-            raise invalid("Expected a text to explain, got messages", "parameters.messages")
-        return item.with_text(text, item.parameters)
 
     def generate(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         return generate(items, model)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers, stack_text
-from tasks.saliency.probe import Span, best_match, probe_parameters, select_targets, shifted, take
+from tasks.saliency.probe import take
 from tasks.task import Model, TaskType
 from tasks.text.request import LabelTask, TextInput
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
@@ -87,21 +87,3 @@ class TokenClassification(LabelTask[TokenParameters]):
 
     def postprocess(self, item: TaggedText, prediction: Entities, /) -> Entities:
         return take(prediction, sorted(select(prediction.scores, prediction.labels, item.parameters)))
-
-    def targets(self, _: Entities, filtered: Entities, label: str | None, max_objects: int, /) -> Entities:
-        best_first = take(filtered, np.argsort(-filtered.scores, kind="stable").tolist())
-        return select_targets(best_first, label, max_objects)
-
-    def probe(self, item: TaggedText, text: str, targets: Entities, /) -> TaggedText:
-        return item.with_text(text, probe_parameters(item.parameters, targets))
-
-    def similarity(self, targets: Entities, detected: Entities, removed: Span, /) -> NDArray[np.float32]:
-        expected = np.array([[shifted(position, removed) for position in span] for span in targets.spans.tolist()])
-        return best_match(targets, detected, _overlaps(expected.reshape(-1, 2), detected.spans))
-
-
-def _overlaps(expected: NDArray[np.integer], detected: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Return (K, M) whether each of K spans shares a character with each of M spans."""
-    starts = np.maximum(expected[:, None, 0], detected[None, :, 0])
-    ends = np.minimum(expected[:, None, 1], detected[None, :, 1])
-    return (starts < ends).astype(np.float32)

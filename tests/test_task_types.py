@@ -167,12 +167,11 @@ def test_evaluation_measures_the_task_type_or_says_no(task_type: TaskType, tmp_p
 def test_model_is_explained_or_says_no(task_type: TaskType) -> None:
     servable = load(task_type)
     request = msgspec.structs.replace(request_for(task_type), parameters={"samples": 16})
-    # The stand-ins of tasks that return texts do not report how likely an answer is.
-    assert explainer_of(servable) == (None if task_type.returns == "texts" else task_type.explains)
+    assert explainer_of(servable) == task_type.explains
     if explainer_of(servable):
         assert explain_request(servable, request, Limits(), lambda: True).explanations[0][0]
         return
-    with pytest.raises(InferenceError, match="its runtime does not report how likely an answer is") as caught:
+    with pytest.raises(InferenceError, match="explanations of texts need a model that explains itself") as caught:
         explain_request(servable, request, Limits(), lambda: True)
     assert caught.value.kind is ErrorKind.UNSUPPORTED
 

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 REMOVED = {
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
+    "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",

@@ -7,15 +7,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.error import invalid
-from tasks.inference.response import Prediction, Record
 from tasks.inference.tensor import Labelled
 from tasks.vision.filtering import SelectionParameters
 
 _LOW_THRESHOLD = 0.1
-
-Span = tuple[int, int]
-"""Start and end of a part of a text, in characters."""
 
 PredictionT = TypeVar("PredictionT", bound=Labelled)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
@@ -62,33 +57,3 @@ def best_match(targets: Labelled, detected: Labelled, overlap: NDArray[np.float3
     """
     same_class = np.array(targets.labels)[:, np.newaxis] == np.array(detected.labels, dtype=object)[np.newaxis]
     return np.max(np.where(same_class, overlap * detected.scores, 0), axis=1, initial=0).astype(np.float32)
-
-
-class AnswersToExplain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The K answers of one input: the `prediction` of the model, with its tokens, and `filtered` after `postprocess`.
-
-    `scores` (K,) are the log-likelihoods of the answers for the original input, in nats; 0 while they are not known.
-    """
-
-    labels: Sequence[str]
-    prediction: Prediction
-    filtered: Prediction
-    scores: NDArray[np.float64]
-
-    def records(self) -> Sequence[Record]:
-        """Return the records of the answers."""
-        return self.filtered.records()
-
-
-def answers_to_explain(
-    labels: Sequence[str], prediction: Prediction, filtered: Prediction, label: str | None
-) -> AnswersToExplain:
-    """Return all answers of one input. Raise INVALID_REQUEST, with the path ``label``, if one is requested."""
-    if label is not None:
-        raise invalid("Expected none: the answers of this model are texts, not classes", "label")
-    return AnswersToExplain(labels=labels, prediction=prediction, filtered=filtered, scores=np.zeros(len(labels)))
-
-
-def shifted(position: int, removed: Span) -> int:
-    """Return a position of a text in a copy without the characters `removed`."""
-    return position - min(max(position - removed[0], 0), removed[1] - removed[0])

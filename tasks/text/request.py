@@ -40,10 +40,6 @@ class TextInput(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
     item: TextItem
     parameters: ParametersT
 
-    def with_text(self, text: str, parameters: ParametersT) -> "TextInput[ParametersT]":
-        """Return an input with another text and other parameters."""
-        return TextInput(TextItem(text, self.item.path), parameters)
-
 
 def text_groups(
     request: InferenceRequest,

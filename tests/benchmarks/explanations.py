@@ -133,7 +133,7 @@ def _measure(subject: ExplanationTarget, index: int, saliency: Map, scene: Scene
     areas: list[float] = []
     for before, after in ((pixels, mean), (blurred, pixels)):
         copies = [Image(copy) for copy in _replaced(before, after, saliency)]
-        scores = subject.scores(copies, [1.0] * len(copies))[:, index].astype(np.float64)
+        scores = subject.scores(copies, 1.0)[:, index].astype(np.float64)
         areas.append(float((scores[1:] + scores[:-1]).mean() / 2))
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
     label: str = subject.predictions.labels[index]

@@ -21,15 +21,13 @@ from app.plugins.drawing.image import check_image_path, overlay_heat_map, write_
 from app.plugins.drawing.image import draw as draw_records
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.pixels import Explanation, ExplanationMethod
-from app.plugins.explanations.wire import wire_text_explanations
-from app.plugins.explanations.words import WordImportance
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
 
-_OPTIONS = {"label": "--label", "candidate_labels": "--candidate-labels", "prompts": "--prompt", "samples": "--samples"}
+_OPTIONS = {"label": "--label", "candidate_labels": "--candidate-labels", "samples": "--samples"}
 """The option of each parameter."""
 
 _DEFAULT_OBJECTS = 10
@@ -43,7 +41,6 @@ def explain(
     *,
     text: str | None = None,
     name: str | None = None,
-    prompt: list[str] | None = None,
     label: str | None = None,
     candidate_labels: list[str] | None = None,
     method: ExplanationMethod = ExplanationMethod.RISE,
@@ -57,25 +54,24 @@ def explain(
     options: ModelOptions = ModelOptions(),  # noqa: B008
     images: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
-    """Show which parts of an image, or which words of a text, led to a model's prediction.
+    """Show which parts of an image led to a model's prediction.
 
     A model with a method of its own for explanations prints what that method returns, as JSON.
 
     Args:
-        image: Image file, for models that take images.
-        text: Text, for models that take texts.
+        image: Image file.
+        text: Text, for models of texts that explain themselves.
         name: Which model, if there are several.
-        prompt: Question, for models that answer questions; may be repeated.
         label: Class to explain; by default, the best class, or every object.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
         method: Random masks (rise), or a sliding window (occlusion).
-        samples: Number of masked images, or of texts without a word, to run the model on.
+        samples: Number of masked images to run the model on.
         grid: Cells of a mask along the longer side.
         seed: Seed of the random masks.
         max_seconds: Stop after this time, and use the samples so far.
         object: Which object to draw; 1 is the one with the highest score.
         draw: Write the image with the heat map to this file.
-        json: Print JSON instead of a table: the objects and the peaks of their heat maps, or the words.
+        json: Print JSON instead of a table: the objects and the peaks of their heat maps.
         options: Which models.
         images: Limits on the image.
     """
@@ -97,21 +93,15 @@ def explain(
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    tensor = input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt})
+    tensor = input_tensor(sent, {"candidate_labels": candidate_labels})
     servable, explanations = _explain(source, tensor, parameters, limits, draws=draw is not None)
-    explainer = explainer_of(servable)
-    if explainer == "model":
+    if explainer_of(servable) == "model":
         terminal.print_json(msgspec.json.encode(explanations).decode())
         return
     if json:
-        by_words = explainer == "words"
-        summaries = wire_text_explanations([()], [[explanations]])[0] if by_words else map(_summary, explanations)
-        terminal.print_json(msgspec.json.encode(list(summaries)).decode())
+        terminal.print_json(msgspec.json.encode(list(map(_summary, explanations))).decode())
     elif not explanations:
         terminal.print(f"{printable(source.name)}: no objects to explain")
-    elif explainer == "words":
-        for explanation in explanations:
-            terminal.print(_word_table(explanation))
     else:
         terminal.print(_table(source, explanations))
     if draw is not None and data is not None and explanations:
@@ -183,10 +173,3 @@ def _peak(explanation: Explanation) -> tuple[int, int]:
     """Return x and y of the pixel with the highest saliency."""
     y, x = divmod(int(explanation.saliency.argmax()), explanation.width)
     return x, y
-
-
-def _word_table(explanation: WordImportance) -> Table:
-    words = table("word", "importance", title=f"{explanation.label}: {explanation.score:.4g}")
-    for word, importance in zip(explanation.words, explanation.importances.tolist(), strict=True):
-        words.add_row(printable(word), f"{importance:+.4g}")
-    return words

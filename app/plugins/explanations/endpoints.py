@@ -15,7 +15,6 @@ from app.plugins.explanations.wire import (
     read_saliency_format,
     wire_explanations,
     wire_row_explanations,
-    wire_text_explanations,
 )
 from app.plugins.kserve_v1.codec import RequestCodec
 from app.plugins.kserve_v1.routes import create_codec, v1_inference
@@ -31,8 +30,7 @@ _NOT_IMPLEMENTED = 501
 class WireExplainedAnswer(WireResponse, frozen=True, kw_only=True):
     """The body of an explanation's response: `explanations[i]` explains `predictions[i]`.
 
-    It is a list of explanations for an image or a text, one for a row of numbers, and any JSON of a model that explains
-    itself.
+    It is a list of explanations for an image, one for a row of numbers, and any JSON of a model that explains itself.
     """
 
     explanations: Sequence[Any]
@@ -64,8 +62,6 @@ class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
         match explainer_of(self.servable):
             case "numbers":
                 return wire_row_explanations(explanations[0][0])
-            case "words":
-                return wire_text_explanations(predictions, explanations)
             case "model":
                 by_sample = [explanation for output in explanations for explanation in output]
                 return by_sample[0] if self.servable.description.takes == "tensor" else by_sample

@@ -19,7 +19,7 @@ def explainer_of(servable: Servable) -> Explainer | None:
 
 
 def explainers(registry: Registry) -> Mapping[str, str]:
-    """Return what explains each ready model, by name: `pixels`, `words`, `numbers` or the `model` itself."""
+    """Return what explains each ready model, by name: `pixels`, `numbers` or the `model` itself."""
     # The latest version answers requests without one.
     latest = {
         name: next((version.servable for version in registry.versions(name) if version.servable is not None), None)
@@ -47,6 +47,4 @@ def _explainer(servable: Servable) -> tuple[Explainer | None, str]:
     takes_rows = servable.description.takes == "tensor" and explains_rows(servable.inputs, servable.outputs)
     if part == "numbers" and not takes_rows:
         return None, UNEXPLAINED_ROWS
-    if task.task_type.returns == "texts" and "log_likelihoods" not in methods:
-        return None, "its runtime does not report how likely an answer is"
-    return part, ""
+    return part, "" if part else "explanations of texts need a model that explains itself"

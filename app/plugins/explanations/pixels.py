@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.plugins.explanations.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
 from tasks.inference.request import Positive
 from tasks.inference.response import Record
-from tasks.task import ScoredTask
+from tasks.task import ExplainableTask
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
 
@@ -38,24 +38,13 @@ class ExplanationMethod(StrEnum):
     OCCLUSION = "occlusion"
 
 
-class TargetParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of explanations of images and texts.
+class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters of a request for explanations of images.
 
     Attributes:
-        label: the class to explain. By default the best class, or all classes of objects and entities.
-        max_objects: maximum number of explained objects or entities; those with the highest scores are used.
+        label: the class to explain. By default the best class, or all classes of objects.
+        max_objects: maximum number of explained objects; those with the highest scores are used.
         max_seconds: time after which the explanation ends with the samples so far; the server's limit also applies.
-    """
-
-    label: str | None = None
-    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-
-
-class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
-    """Parameters of a request for explanations.
-
-    Attributes:
         method: the method that creates the masks.
         samples: masked copies of each image. By default `DEFAULT_SAMPLES`, or fewer if the server's limit divided by
             the number of images is lower. OCCLUSION ignores it and derives the number from `grid`.
@@ -64,6 +53,9 @@ class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
         seed: seed of the random masks; the same seed gives the same explanation.
     """
 
+    label: str | None = None
+    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     method: ExplanationMethod = ExplanationMethod.RISE
     samples: Positive | None = None
     grid: Annotated[int, msgspec.Meta(ge=2, le=32)] = 8
@@ -73,9 +65,9 @@ class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The saliency map of one prediction in an image, at the resolution of the masks: `coarse` (rows, columns), 0..1.
 
-    `score` is that of the unmasked image, or the log-likelihood of an answer, in nats. `record` is that of the
-    prediction in the answer. `width` and `height` are those of the upright original image in pixels. The model
-    processed `samples` masked copies: fewer than requested if time ran out.
+    `score` is that of the unmasked image. `record` is that of the prediction in the answer. `width` and `height` are
+    those of the upright original image in pixels. The model processed `samples` masked copies: fewer than requested if
+    time ran out.
     """
 
     label: str
@@ -96,13 +88,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ExplanationTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One image or text, and its K predictions to explain.
+    """One image, and its K predictions to explain. `model` returns predictions for a batch."""
 
-    `model` returns, for a batch, predictions if the task is a `ScoredTask`; else the (K,) log-likelihoods of the
-    answers.
-    """
-
-    task: Any
+    task: ExplainableTask[Any]
     model: Callable[[Sequence[Any]], Sequence[Any]]
     item: Any
     predictions: Any
@@ -112,20 +100,16 @@ class ExplanationTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the number of predictions to explain."""
         return len(self.predictions.labels)
 
-    def scores(self, contents: Sequence[object], changes: Sequence[object]) -> NDArray[np.float32]:
-        """Return (n, K): the score of each target for n other images or texts.
+    def scores(self, images: Sequence[Image], scale: float) -> NDArray[np.float32]:
+        """Return (n, K), 0..1: the similarity of each target to the predictions for n other images.
 
-        It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
-        `changes` are how the contents differ from the original, as `ScoredTask.similarity` takes it. Raise MODEL_FAILED
-        if the model fails.
+        `scale` is their size relative to the original. Raise MODEL_FAILED if the model fails.
         """
         task: Any = self.task
-        probes = [task.probe(self.item, content, self.predictions) for content in contents]
+        probes = [task.probe(self.item, image, self.predictions) for image in images]
         outputs = self.model(probes)
-        if not isinstance(task, ScoredTask):
-            return np.stack(outputs).astype(np.float32)
-        found = [self.task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
-        return np.stack([task.similarity(self.predictions, *pair) for pair in zip(found, changes, strict=True)])
+        found = [task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
+        return np.stack([task.similarity(self.predictions, predictions, scale) for predictions in found])
 
 
 def sample_count(target: ExplanationTarget, parameters: ExplanationParameters, default: int) -> int:
@@ -156,7 +140,7 @@ def explain_target(
     while target.prediction_count and weighted_masks.samples < samples:
         drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
         copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
-        scores = target.scores([Image(copy) for copy in copies], [scale] * len(copies))
+        scores = target.scores([Image(copy) for copy in copies], scale)
         weighted_masks.add(drawn, scores)
         if not should_continue():
             break

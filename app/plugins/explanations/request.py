@@ -18,19 +18,14 @@ from app.plugins.explanations.pixels import (
     sample_count,
 )
 from app.plugins.explanations.rows import RowExplanationParameters, RowTarget, explain_rows, order_cost
-from app.plugins.explanations.words import TextExplanationParameters, copy_count, explain_words
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceResult
-from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
+from tasks.task import ExplainableTask, InputGroup, Model, SelfExplainingModel
 
 _SHARE_OF_SAMPLES = 0.9
-_PARAMETERS = {
-    "numbers": RowExplanationParameters,
-    "words": TextExplanationParameters,
-    "pixels": ExplanationParameters,
-}
+_PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParameters}
 
 
 class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -55,8 +50,8 @@ def explain_request(
 ) -> ExplainedResult:
     """Answer every input of `request`, and explain the answers by the method of the model.
 
-    The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images or
-    texts. When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
+    The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images.
+    When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
     number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
 
     Raise InferenceError as `check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
@@ -81,11 +76,10 @@ def explain_request(
     counts = _sample_counts(targets, parameters, limits)
     calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
     explanations: list[Sequence[Any]] = []
-    explain: Callable[..., Sequence[Any]] = explain_words if explainer == "words" else explain_target
     for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
         timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
-        explanations.append(explain(timed_target, parameters, count, before(now + (end - now) / remaining)))
+        explanations.append(explain_target(timed_target, parameters, count, before(now + (end - now) / remaining)))
     remaining_explanations = iter(explanations)
     return ExplainedResult(
         result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
@@ -97,7 +91,7 @@ def explain_request(
 def explanation_targets(
     servable: Servable, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int
 ) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget]]]:
-    """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
+    """Answer a request. Return the result and, for each output, the target to explain in each of its images.
 
     With `label`, only this class is explained; `max_objects` limits the objects of each image. Raise InferenceError as
     `Servable.predict`, and INVALID_REQUEST for an unknown label.
@@ -137,13 +131,9 @@ def _answer(
 
 
 def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget:
-    model: Callable[[Sequence[Any]], Sequence[Any]] = partial(call_model, servable.model)
-    if not isinstance(servable.task, ScoredTask):
-        log_likelihoods = cast("LikelihoodModel[Any]", servable.model).log_likelihoods
-        answer = predictions.prediction
-        model = partial(call_model, lambda items: log_likelihoods(items, [answer] * len(items)))
-        predictions = msgspec.structs.replace(predictions, scores=model([item])[0])
-    return ExplanationTarget(task=servable.task, model=model, item=item, predictions=predictions)
+    task: Any = servable.task
+    model = partial(call_model, servable.model)
+    return ExplanationTarget(task=task, model=model, item=item, predictions=predictions)
 
 
 def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Limits) -> ExplainedResult:
@@ -183,16 +173,18 @@ def _explain_rows(
     )
 
 
-def _sample_counts(targets: Sequence[ExplanationTarget], parameters: Any, limits: Limits) -> list[int]:
-    """Return the copies of each image or text. The default is reduced to fit the limit."""
-    of_images, max_samples = isinstance(parameters, ExplanationParameters), limits.max_explanation_samples
+def _sample_counts(
+    targets: Sequence[ExplanationTarget], parameters: ExplanationParameters, limits: Limits
+) -> list[int]:
+    """Return the masked copies of each image. The default is reduced to fit the limit."""
+    max_samples = limits.max_explanation_samples
     share = max(1, min(DEFAULT_SAMPLES, max_samples // len(targets)))
-    counts = [(sample_count if of_images else copy_count)(target, parameters, share) for target in targets]
+    counts = [sample_count(target, parameters, share) for target in targets]
     if sum(counts) > max_samples:
-        inputs, copies = ("images", "masked copies") if of_images else ("texts", "copies of texts")
-        requested = f"{sum(counts)} for {len(targets)} {inputs}" if len(targets) > 1 else str(sum(counts))
-        name = "grid" if of_images and parameters.method is ExplanationMethod.OCCLUSION else "samples"
-        message = f"Expected at most {max_samples} {copies} in one request (--max-explanation-samples), got {requested}"
+        requested = f"{sum(counts)} for {len(targets)} images" if len(targets) > 1 else str(sum(counts))
+        name = "grid" if parameters.method is ExplanationMethod.OCCLUSION else "samples"
+        unit = "masked copies in one request (--max-explanation-samples)"
+        message = f"Expected at most {max_samples} {unit}, got {requested}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{name}")
     return counts
 

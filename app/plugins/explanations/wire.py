@@ -1,7 +1,7 @@
 """Explanations in V1: beside the predictions, a list for each instance.
 
-Each has the predicted `label` (empty for a row of a model with one output) and its `score`: 0..1, the log-likelihood of
-an answer in nats, or the output for a row. `index` is the index of the explained prediction in the instance's
+Each has the predicted `label` (empty for a row of a model with one output) and its `score`: 0..1, or the
+output for a row. `index` is the index of the explained prediction in the instance's
 predictions, missing if it is not among them. `samples` is the number of changed copies of the input that the model was
 run on. The same `seed` gives the same explanation.
 """
@@ -17,10 +17,8 @@ import pybase64
 
 from app.plugins.explanations.pixels import Explanation
 from app.plugins.explanations.rows import RowImportance
-from app.plugins.explanations.words import WordImportance
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import Record
-from tasks.vision.filtering import SCORE_DECIMALS
 
 _DECIMALS = 4
 
@@ -79,30 +77,6 @@ def wire_explanations(
     ]
 
 
-def wire_text_explanations(
-    predictions: Sequence[Sequence[Record]], explanations: Sequence[Sequence[Sequence[WordImportance]]]
-) -> list[list[dict[str, Any]]]:
-    """Return the explanations of every text, parallel to `predictions`.
-
-    `words` are words of the text, or groups of neighbours, and `spans` their starts and ends in characters. Their
-    `importance_scores` are `score` minus the score without the word; null for words for which time ran out.
-    """
-    return [
-        [
-            {
-                **_explained(importance, records),
-                "words": importance.words,
-                "spans": importance.spans,
-                "importance_scores": importance.importances.round(SCORE_DECIMALS).tolist(),
-                "method": "occlusion",
-                "samples": importance.samples,
-            }
-            for importance in group
-        ]
-        for records, group in zip(predictions, chain.from_iterable(explanations), strict=True)
-    ]
-
-
 def wire_row_explanations(importances: Sequence[RowImportance]) -> list[dict[str, Any]]:
     """Return the explanation of every row.
 
@@ -128,7 +102,7 @@ def _importance_scores(importance: RowImportance) -> object:
     return next(iter(by_name.values())) if len(by_name) == 1 else by_name
 
 
-def _explained(explanation: Explanation | WordImportance, records: Sequence[Record]) -> dict[str, Any]:
+def _explained(explanation: Explanation, records: Sequence[Record]) -> dict[str, Any]:
     """Return the label, the score and the index of the explained prediction."""
     index = next((index for index, record in enumerate(records) if record == explanation.record), None)
     explained = {"label": explanation.label, "score": explanation.score}

@@ -68,13 +68,11 @@ class SubprocessModel:
 
     Attributes:
         explain: the method of a `SelfExplainingModel`; None if the model has none.
-        log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
     """
 
     def __init__(self, supervisor: Supervisor, methods: Collection[str] = ()) -> None:
         self._supervisor = supervisor
         self.explain = self._method("explain") if "explain" in methods else None
-        self.log_likelihoods = self._method("log_likelihoods") if "log_likelihoods" in methods else None
 
     @property
     def unavailable_reason(self) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError
 
-CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain", "log_likelihoods"]
+CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain"]
 
 _HEAD = struct.Struct("<Q?")
 """Length of the message in bytes, and whether shared memory comes with it."""

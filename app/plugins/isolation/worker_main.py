@@ -238,7 +238,7 @@ class CallServer:
                 return next(self._chunks, None)
             case "close":
                 return self._chunks.close()
-            case "explain" | "log_likelihoods":
+            case "explain":
                 return list(getattr(model, call.kind)(*inputs))
             case "downscale":
                 return 1.0 if self._servable.downscale is None else self._servable.downscale(*inputs)

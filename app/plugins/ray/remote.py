@@ -44,7 +44,6 @@ class RemoteModel:
     Attributes:
         binding: of the model, which a replica has loaded.
         explain: the method of a `SelfExplainingModel`; None if the model has none.
-        log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
     """
 
     def __init__(self, source: ModelSource, handle: Any, timeout_seconds: float, retries: int) -> None:
@@ -59,9 +58,7 @@ class RemoteModel:
         if isinstance(binding, ModelUnavailable):
             raise ModelError(binding.reason)
         self.binding = binding
-        self.explain, self.log_likelihoods = (
-            partial(self._call, name) if name in binding.methods else None for name in ("explain", "log_likelihoods")
-        )
+        self.explain = partial(self._call, "explain") if "explain" in binding.methods else None
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         return self._outcome("predict", self._source, list(inputs))

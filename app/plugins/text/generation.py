@@ -1,8 +1,8 @@
-"""Sample tokens, and answer prompts with them: whole, streamed, or as the likelihood of a known answer."""
+"""Sample tokens, and answer prompts with them: whole or streamed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,31 +18,6 @@ from tasks.text_generation import ContinuedText, Generation
 
 InputT = TypeVar("InputT", bound=PromptedImage | ContinuedText)
 PredictionT = TypeVar("PredictionT")
-
-
-class TokenPicker(Protocol):
-    """Chooses the tokens of one answer, in order."""
-
-    def pick(self, logits: NDArray[np.float32], /) -> int:
-        """Return the id of the next token; `logits` are the (vocabulary,) scores of all tokens."""
-        ...
-
-
-class ForcedTokens:
-    """Makes a model generate a known answer, and adds up the log-likelihood of the picked tokens, in nats."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self._remaining = iter(tokens)
-        self.log_likelihood = 0.0
-
-    def pick(self, logits: NDArray[np.float32], /) -> int:
-        """Return the next token of the answer. Raise CANCELLED or DEADLINE_EXCEEDED if the request has ended."""
-        raise_if_cancelled()
-        token = next(self._remaining)
-        scores = logits.astype(np.float64)
-        highest = scores.max()
-        self.log_likelihood += float(scores[token] - highest - np.log(np.exp(scores - highest).sum()))
-        return token
 
 
 class Sampler:
@@ -129,7 +104,7 @@ class AnswerTokens:
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
-    """A model of prompts that also streams its answers, and reports how likely an answer is."""
+    """A model of prompts that also streams its answers."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer
@@ -140,37 +115,21 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
 
     @abstractmethod
-    def _generate(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Iterable[int]:
+    def _generate(self, inputs: Any, picker: Sampler, max_tokens: int) -> Iterable[int]:
         """Return all tokens of one answer, including the end token; `inputs` are those of an `EncodedPrompt`."""
 
     @abstractmethod
-    def _stream_tokens(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Generator[int]:
+    def _stream_tokens(self, inputs: Any, picker: Sampler, max_tokens: int) -> Generator[int]:
         """Yield the tokens of `_generate` as they are generated."""
 
     @abstractmethod
     def _prediction(self, item: InputT, answers: Sequence[Generation]) -> PredictionT:
         """Return the prediction with the answer to each prompt of `item`."""
 
-    @abstractmethod
-    def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
-        """Return the tokens of each answer of a prediction."""
-
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         return [
             self._prediction(item, [self._answer(prompt, item.parameters) for prompt in prompts])
             for item, prompts in zip(inputs, self._encode(inputs), strict=True)
-        ]
-
-    def log_likelihoods(
-        self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
-    ) -> Sequence[NDArray[np.float64]]:
-        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer, in nats.
-
-        It is of the distribution at temperature 1, after the processors that the model's own configuration declares.
-        """
-        return [
-            np.array([self._log_likelihood(*known) for known in zip(prompts, self._tokens(answer), strict=True)])
-            for prompts, answer in zip(self._encode(inputs), answers, strict=True)
         ]
 
     def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
@@ -197,16 +156,8 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> Generation:
         generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
         answer = AnswerTokens(generated, self._end_tokens)
-        tokens = list(answer)
-        text = "".join(self._tokenizer.decode_stream(tokens, prompt.context))
-        return Generation(text, tokens, TokenUsage(prompt.token_count, answer.count), answer.finish)
-
-    def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
-        forced = ForcedTokens(tokens)
-        if tokens:
-            for _ in self._generate(prompt.inputs, forced, len(tokens)):
-                pass
-        return forced.log_likelihood
+        text = "".join(self._tokenizer.decode_stream(list(answer), prompt.context))
+        return Generation(text, TokenUsage(prompt.token_count, answer.count), answer.finish)
 
 
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
@@ -216,10 +167,6 @@ class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
         return Answers(
             prompts=item.prompts,
             answers=[answer.text for answer in answers],
-            tokens=[answer.tokens or () for answer in answers],
             usage=[answer.usage for answer in answers],
             finish=[answer.finish for answer in answers],
         )
-
-    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
-        return prediction.tokens or ()

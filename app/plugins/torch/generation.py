@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.settings.model import ModelError
 from app.plugins.text.conversation import ChatTemplate
-from app.plugins.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, TokenPicker
+from app.plugins.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, Sampler
 from app.plugins.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer
 from app.plugins.torch.architecture import ModelSpec
 from app.plugins.torch.framework import framework
@@ -34,12 +34,12 @@ class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
         super().__init__(tokenizer, end_tokens(network))
         self._network = network
 
-    def _generate(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Sequence[int]:
+    def _generate(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Sequence[int]:
         tokens: list[int] = []
         _run_generate(self._network, inputs, picker, max_tokens, tokens.append, threading.Event())
         return tokens
 
-    def _stream_tokens(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
+    def _stream_tokens(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
         return _stream(self._network, inputs, picker, max_tokens)
 
 
@@ -83,9 +83,6 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
     def _prediction(self, item: ContinuedText, answers: Sequence[Generation]) -> Generation:
         del item
         return answers[0]
-
-    def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
-        return [prediction.tokens or ()]
 
 
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
@@ -136,7 +133,7 @@ def max_answer_tokens(
     return min(parameters.max_new_tokens, positions - used)
 
 
-def _stream(network: Network, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
+def _stream(network: Network, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
     """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
     tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
     closed = threading.Event()
@@ -170,7 +167,7 @@ def _stream(network: Network, inputs: Mapping[str, Any], picker: TokenPicker, ma
 def _run_generate(
     network: Network,
     inputs: Mapping[str, Any],
-    picker: TokenPicker,
+    picker: Sampler,
     max_tokens: int,
     on_token: Callable[[int], None],
     closed: threading.Event,

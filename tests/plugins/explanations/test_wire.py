@@ -119,28 +119,14 @@ def test_metadata_is_returned_and_an_image_without_objects_has_no_explanations(c
     assert [len(results) for results in answer["explanations"]] == [0, 1]
 
 
-@pytest.mark.parametrize(("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE)])
+@pytest.mark.parametrize(
+    ("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE), ("sorter", "red"), ("tagger", "blue, red")]
+)
 def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
     response = explain(client, model, instance)
     assert response.status_code == 501
     assert list(response.json()) == ["error"]
     assert f"'{model}'" in response.json()["error"]
-
-
-def test_texts_have_an_importance_for_each_word(client: Client) -> None:
-    answer = explain(client, "sorter", "red or blue, red", "green").json()
-    text = answer["predictions"][0]
-    assert text[0] == {"label": "red", "score": pytest.approx(2 / 3, abs=1e-6)}
-    ((first,), (second,)) = answer["explanations"]
-    assert first == {
-        "label": "red", "score": text[0]["score"], "index": 0, "method": "occlusion", "samples": 5,
-        "words": ["red", "or", "blue", ",", "red"], "spans": [[0, 3], [4, 6], [7, 11], [11, 12], [13, 16]],
-        "importance_scores": pytest.approx([1 / 6, 0, -1 / 3, 0, 1 / 6], abs=1e-6),
-    }  # fmt: skip
-    assert (second["words"], second["importance_scores"]) == (["green"], [1.0])
-    # Of entities, the best are explained.
-    (entities,) = explanations(explain(client, "tagger", "blue, red", max_objects=1))
-    assert [(entity["index"], entity["importance_scores"]) for entity in entities] == [(0, [1, 0, 0])]
 
 
 def test_rows_have_an_importance_for_each_number(client: Client) -> None:
@@ -171,7 +157,6 @@ def test_row_of_one_number_has_one_importance(client: Client) -> None:
         ("classifier", IMAGE, {"label": 5}, 400, "parameters.label: "),
         ("classifier", IMAGE, {"label": "violet"}, 400, "parameters.label: "),
         ("classifier", IMAGE, {"samples": 10**9}, 413, "parameters.samples: "),
-        ("sorter", "red", {"method": "rise"}, 400, "parameters.method: "),
         ("ranker", [1, 2, 5], {"method": "rise"}, 400, "parameters.method: "),
         ("ranker", [1, 2, 5], {"baseline": "median"}, 400, "parameters.baseline: "),
         ("ranker", [1, 2, 5], {"baseline": [1, 2]}, 400, "parameters.baseline: Expected 3 numbers"),

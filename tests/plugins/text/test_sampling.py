@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
-from app.plugins.text.generation import ForcedTokens, Sampler
+from app.plugins.text.generation import Sampler
 from app.plugins.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -60,15 +60,6 @@ def test_any_parameters_give_a_token(temperature: float, top_p: float, top_k: in
 def test_nan_or_infinite_score_is_model_failure(temperature: float, score: float) -> None:
     with rejects("the score of a token is", kind=ErrorKind.MODEL_FAILED):
         Sampler(GenerationParameters(temperature=temperature)).pick(np.array([1.0, score, 2.0], np.float32))
-
-
-def test_forced_tokens_add_up_their_log_probabilities() -> None:
-    logits = np.array([[2.0, 0.0, -1.0], [500.0, 499.0, -np.inf]], np.float32)
-    forced = ForcedTokens([1, 0])
-    assert [forced.pick(row) for row in logits] == [1, 0]
-    first = 0.0 - np.log(np.exp([2.0, 0.0, -1.0]).sum())
-    second = -np.log(1 + np.exp(-1.0))
-    assert forced.log_likelihood == pytest.approx(first + second)
 
 
 @pytest.fixture(scope="module")

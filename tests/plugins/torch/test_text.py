@@ -9,7 +9,6 @@ import pytest
 
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, ModelSettings, ModelSource
-from app.plugins.explanations.request import explanation_targets
 from app.plugins.torch.architecture import read_model_spec
 from app.plugins.torch.heads.text_classification import TOLERANCE, TextScorer
 from app.plugins.torch.network import load_network
@@ -160,21 +159,6 @@ def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> No
 def test_answer_stops_at_context_length(served: Served) -> None:
     ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18
-
-
-def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(folder_of: FolderOf, served: Served) -> None:
-    t = tiny_models.transformers()
-    model = t.AutoModelForCausalLM.from_pretrained(folder_of("causal_lm")).eval()
-    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("causal_lm"))
-    texts = text_input("what is this", max_new_tokens=5)
-    _, ((target,),) = explanation_targets(served("causal_lm"), request(texts), Limits(), None, 1)
-    tokens = target.predictions.prediction.tokens
-    assert tokens
-    prompt = tokenizer("what is this")["input_ids"]
-    ids = model.dummy_inputs["input_ids"].new_tensor([[*prompt, *tokens]])
-    scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-    expected = sum(float(row[token]) for row, token in zip(scores.detach(), tokens, strict=True))
-    assert target.predictions.scores.tolist() == pytest.approx([expected], abs=1e-3)
 
 
 NAMES = ["text_classifier", "token_classifier", "gpt2_classifier", "roberta_classifier"]

@@ -216,7 +216,7 @@ class _StoppingModel:
 
 def explanation_methods(model: object) -> frozenset[str]:
     """Return the names of the methods beside `__call__` that explanations use and `model` has."""
-    return frozenset(name for name in ("explain", "log_likelihoods") if callable(getattr(model, name, None)))
+    return frozenset(name for name in ("explain",) if callable(getattr(model, name, None)))
 
 
 def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:

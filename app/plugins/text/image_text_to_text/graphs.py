@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError
-from app.plugins.text.generation import TokenPicker
+from app.plugins.text.generation import Sampler
 from app.plugins.text.image_text_to_text.configuration import TextConfiguration
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import TensorSpec
@@ -114,7 +114,7 @@ class Decoder:
         return self._embed_tokens.run({spec.name: np.asarray(ids, spec.datatype.dtype)[np.newaxis]})[0]
 
     def generate(
-        self, embeddings: NDArray[Any], sampler: TokenPicker, end_tokens: Collection[int], max_tokens: int
+        self, embeddings: NDArray[Any], sampler: Sampler, end_tokens: Collection[int], max_tokens: int
     ) -> Iterator[int]:
         """Continue the text with the (1, length, width) `embeddings`, and yield token ids, with the end token.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.plugins.text.conversation import Conversation
-from app.plugins.text.generation import EncodedPrompt, PromptedImageModel, TokenPicker
+from app.plugins.text.generation import EncodedPrompt, PromptedImageModel, Sampler
 from app.plugins.text.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.plugins.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import PromptedImage
@@ -78,7 +78,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
             max_tokens = int(min(item.parameters.max_new_tokens, room))
             yield EncodedPrompt(EncodedInputs(ids, features), len(ids), max_tokens)
 
-    def _generate(self, inputs: EncodedInputs, picker: TokenPicker, max_tokens: int) -> Generator[int]:
+    def _generate(self, inputs: EncodedInputs, picker: Sampler, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
 
     _stream_tokens = _generate
