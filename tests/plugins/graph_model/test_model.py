@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from app.core.settings.model import ModelError
 from app.plugins.graph_model.model import GraphModel
 from tasks.image_segmentation import SegmentationParameters
-from tasks.inference.error import InferenceError
 from tasks.object_detection import DetectionParameters, Detections
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import detection_input, detector, uniform_image
@@ -84,10 +83,3 @@ def test_unknown_outputs_are_rejected_with_what_to_declare(tmp_path: Path) -> No
         GraphModel(tmp_path, lambda _: [np.ones((1, 5), np.float32)], (1, 3, 8, 8))
     with pytest.raises(ModelError, match="datatype complex64"):
         GraphModel(tmp_path, lambda _: [np.ones((1, 5), np.complex64)], (1, 3, 8, 8))
-
-
-def test_outputs_without_the_batch_of_the_blank_image_are_an_error(tmp_path: Path) -> None:
-    answers = iter([np.ones((1, 1000), np.float32), np.ones((2, 1000), np.float32)])
-    model = GraphModel(tmp_path, lambda _: [next(answers)], (1, 3, 8, 8))
-    with pytest.raises(InferenceError, match="received 1 images"):
-        model.predict(np.zeros((9, 9, 3), np.uint8))

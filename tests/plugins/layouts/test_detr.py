@@ -157,13 +157,6 @@ def test_boxes_are_in_pixels_of_each_image(tmp_path: Path, batch: str, size: str
     assert all_close(last.boxes, [[16, 32, 32, 48], [0, 0, 8, 80]])
 
 
-def test_letterbox_is_undone_in_boxes(tmp_path: Path) -> None:
-    image = uniform_image(64, 128, 0)
-    found = detect(write_scaling(tmp_path), image, 0.85, labels=SCALING_LABELS, preprocessing={"resize": "letterbox"})
-    # The letterbox halves the image and adds 16 rows above: y 32..48 of the input is y 32..64 of the image.
-    assert all_close(found.boxes, [[32, 32, 64, 64]])
-
-
 def test_description_lists_input_filled_by_server(tmp_path: Path) -> None:
     facts = facts_of(write_scaling(tmp_path))
     assert facts["further input"].value == "orig_target_sizes, filled in by the server"
@@ -212,11 +205,6 @@ def test_best_query_class_pairs_are_returned(tmp_path: Path, batch: int | str, h
 def test_no_background_without_labels_or_with_label_for_each_output(tmp_path: Path, labels: Any, best: str) -> None:
     found = detect(write_rf(tmp_path), WIDE, 0.95, labels=labels)
     assert (found.labels, found.scores.tolist()) == ([best], pytest.approx([0.99]))
-
-
-def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"4 classes, but model-settings\.json lists 2 labels; declare"):
-        detector(write_rf(tmp_path), labels=("a", "b"))
 
 
 def test_class_names_are_read_from_rfdetr_metadata(tmp_path: Path) -> None:

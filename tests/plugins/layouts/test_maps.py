@@ -250,14 +250,11 @@ def test_map_with_one_label_has_the_class_as_1_and_the_rest_as_0(tmp_path: Path)
     found = segment(file, uniform_image(8, 8, 0))
     assert (found.labels, found.scores.tolist()) == (["road"], [1])
     assert (mask_of_contours(found.contours[0], 8, 8) == numbers[0]).all()
-    assert facts_of(file)["class numbers"].value == "1 is the class, 0 is the rest, left out"
+    facts = facts_of(file)
+    assert facts["class numbers"].value == "1 is the class, 0 is the rest, left out"
+    assert facts["scores"].value == "1 for each class found, because the graph gives no probabilities"
     nothing = graphs.constant(tmp_path / "nothing.onnx", {"output0": numbers * 0}, properties=known, output_types=types)
     assert segment(nothing, uniform_image(8, 8, 0)).labels == []
-
-
-def test_description_says_that_graph_gives_no_probabilities(tmp_path: Path) -> None:
-    value = "1 for each class found, because the graph gives no probabilities"
-    assert facts_of(write_numbers(tmp_path))["scores"] == Fact("scores", value, Origin.SHAPES)
 
 
 def test_class_without_label_is_model_failure(tmp_path: Path) -> None:

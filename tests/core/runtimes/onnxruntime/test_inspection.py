@@ -25,6 +25,7 @@ def test_ultralytics_metadata_describes_model_completely(tmp_path: Path) -> None
     assert (description.platform, description.layout, description.labels) == ("onnx", "probabilities", NAMES)
     assert description.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
     assert description.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
+    assert description.properties == graphs.properties("classify", NAMES, (8, 8))
     assert list(description.facts) == [
         Fact("task type", "IMAGE_CLASSIFICATION", Origin.MODEL_FILE),
         Fact("layout", "probabilities, outputs output0 [1, 3]", Origin.MODEL_FILE),

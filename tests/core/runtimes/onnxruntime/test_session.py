@@ -19,19 +19,10 @@ from app.core.runtimes.onnxruntime.precision import is_accelerated
 from app.core.runtimes.onnxruntime.session import Session, run_bound
 from app.core.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.tensor import Datatype, TensorSpec
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
 HALF_PLUS_TWO = ROOT / "fixtures" / "models" / "half_plus_two" / "model.onnx"
-
-
-def test_inputs_outputs_and_metadata_are_read_from_file(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx", properties={"task": "classify"})
-    session = Session(file)
-    assert session.inputs == (TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 8, 8)),)
-    assert session.outputs == (TensorSpec(name="output0", datatype=Datatype.FP32, shape=(-1, 3)),)
-    assert session.metadata == {"task": "classify"}
 
 
 def test_graph_that_cannot_run_is_model_failure(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def good_model_answers(client: Client) -> bool:
 
 
 def model_code(predict: str) -> str:
-    return f"import math, sys, threading, asyncio\nclass Model:\n    {predict}\n"
+    return f"import threading, asyncio\nclass Model:\n    {predict}\n"
 
 
 BLOCKING = """
@@ -63,10 +63,6 @@ class Model:
 
 FAILURES = [
     ("def predict(self, image): assert image is None", 500, 'The model failed: AssertionError"'),
-    ("def predict(self, image): return self.predict(image)", 500, "RecursionError"),
-    ("async def predict(self, image): raise asyncio.CancelledError", 500, "CancelledError"),
-    ("def predict(self, images): return [[]] * 2", 500, "got a list of 2"),
-    ("def predict(self, image): return 'x' * 1000000", 500, "got 'xxx"),
     ("def predict(self, image): threading.Event().wait()", 504, "did not answer within 0.2 s"),
     ("async def predict(self, image): await asyncio.Event().wait()", 504, "did not answer within 0.2 s"),
 ]

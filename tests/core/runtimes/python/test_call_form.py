@@ -10,10 +10,11 @@ import pytest
 from app.core.settings.model import ModelError
 from tests.support.models.model_folders import write_and_load
 
+READ, DETECT = "IMAGE_TEXT_TO_TEXT", "OBJECT_DETECTION"
 IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 
 
-def records_of(tmp_path: Path, predict: str, *, task: str = "IMAGE_TEXT_TO_TEXT", **parameters: object) -> Any:
+def records_of(tmp_path: Path, predict: str, *, task: str = READ, **parameters: object) -> Any:
     """Return the records that a class with this predict() gives for two images."""
     code = f"class Model:\n    {predict}\n"
     model = write_and_load(tmp_path / "m", code, task_type=task)
@@ -56,34 +57,28 @@ def test_prompts_are_passed_singly_or_as_list(tmp_path: Path, predict: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("predict", "error_text"),
+    ("task", "predict", "error_text"),
     [
-        ("def predict(self, imgs): ...", "predict() takes 'imgs', but may take only image, images, "),
-        ("def predict(self): ...", "predict() must take image or images after self, by this name, got predict()"),
-        ("def predict(self, image, images): ...", "after self, by this name, got predict(image, images)"),
-        ("def predict(self, image, /): ...", "takes 'image'"),
-        ("def predict(self, images, prompt): ...", "can take prompt only together with image"),
-        ("def predict(self, image, prompt, prompts): ...", "without prompts"),
-        ("def predict(self, image): yield ''", "may yield texts only if it takes image and prompt"),
-        ("predict = 3", "has no predict()"),
+        (READ, "def predict(self, imgs): ...", "predict() takes 'imgs', but may take only image, images, "),
+        (READ, "def predict(self): ...", "predict() must take image or images after self, by this name, got predict()"),
+        (READ, "def predict(self, image, images): ...", "after self, by this name, got predict(image, images)"),
+        (READ, "def predict(self, image, /): ...", "takes 'image'"),
+        (READ, "def predict(self, images, prompt): ...", "can take prompt only together with image"),
+        (READ, "def predict(self, image, prompt, prompts): ...", "without prompts"),
+        (READ, "def predict(self, image): yield ''", "may yield texts only if it takes image and prompt"),
+        (READ, "predict = 3", "has no predict()"),
+        (DETECT, "def predict(self, image): yield []", "only if its answers are texts"),
+        (
+            DETECT,
+            "def predict(self, image, prompt): ...",
+            "takes 'prompt', but may take only image, images, parameters",
+        ),
     ],
 )
-def test_unsupported_predict_signature_is_rejected(tmp_path: Path, predict: str, error_text: str) -> None:
+def test_unsupported_predict_signature_is_rejected(tmp_path: Path, task: str, predict: str, error_text: str) -> None:
     with pytest.raises(ModelError, match=r"model-settings\.json: ") as caught:
-        records_of(tmp_path, predict)
+        records_of(tmp_path, predict, task=task)
     assert error_text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("predict", "error_text"),
-    [
-        ("def predict(self, image): yield []", "only if its answers are texts"),
-        ("def predict(self, image, prompt): ...", "takes 'prompt', but may take only image, images, parameters"),
-    ],
-)
-def test_detector_takes_no_prompt_and_yields_nothing(tmp_path: Path, predict: str, error_text: str) -> None:
-    with pytest.raises(ModelError, match=error_text):
-        records_of(tmp_path, predict, task="OBJECT_DETECTION")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from app.core.runtimes.folder import resolve_confined, resolve_within
+from app.core.runtimes.folder import resolve_within
 from app.core.runtimes.onnxruntime.files.external_data import check_external_data
 from app.core.runtimes.onnxruntime.session import Session
-from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.model import ModelError
 from tests.core.runtimes.onnxruntime.graphs import write
 
 NUMBERS = np.arange(4, dtype=np.float32)
@@ -245,16 +244,3 @@ def test_session_reads_weights_beside_graph_but_not_outside_folder(graph_with_we
     graph_with_weights.with_name("weights.bin").symlink_to(weights)
     with pytest.raises(ModelError, match="leads out of the model's folder"):
         Session(graph_with_weights)
-
-
-def test_session_reads_weights_from_hugging_face_blobs(graph_with_weights: Path) -> None:
-    hub = graph_with_weights.parent.parent / "hub"
-    snapshot, blobs = hub / "snapshots" / "0123", hub / "blobs"
-    snapshot.mkdir(parents=True)
-    blobs.mkdir()
-    for number, path in enumerate((graph_with_weights, graph_with_weights.with_name("weights.bin"))):
-        path.rename(blobs / str(number))
-        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
-    source = ModelSource(name="m", version="1", folder=snapshot)
-    session = Session(snapshot / "model.onnx", resolve_confined=partial(resolve_confined, source=source))
-    assert session.run({"images": np.zeros((1, 3, 8, 8), np.float32)})[0].max() == 1.0

@@ -31,11 +31,6 @@ def test_graph_is_found_in_folder(tmp_path: Path, names: list[str], found: str) 
     assert locate_graph(source_with_files(tmp_path, *names)) == tmp_path / found
 
 
-def test_named_file_is_preferred(tmp_path: Path) -> None:
-    source = ModelSource(name="model", version="1", folder=tmp_path, file=tmp_path / "b.onnx")
-    assert locate_graph(source) == tmp_path / "b.onnx"
-
-
 @pytest.mark.parametrize(
     ("names", "reason"), [([], "contains no .onnx file"), (["a.onnx", "b.onnx"], r"several models \(a.onnx, b.onnx\)")]
 )

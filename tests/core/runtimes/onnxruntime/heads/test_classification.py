@@ -4,16 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.core.runtimes.onnxruntime.heads import task_and_model
-from app.core.runtimes.onnxruntime.layouts.layout import Bound
 from app.core.settings.model import ModelError
 from metadata.model import Fact, Origin
-from tasks.image_classification import ImageClassification
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
     classification_input,
@@ -52,21 +48,6 @@ def test_answers_keep_order_for_every_batch_size(tmp_path: Path, batch: int | st
     assert [round(float(answer.scores[0]) * 255) for answer in answers] == [25 * index for index in range(count)]
 
 
-def test_layout_with_its_own_head_is_bound_by_it(tmp_path: Path) -> None:
-    file = graphs.constant(tmp_path / "model.onnx", {"scores": np.array([[0.25, 0.75]], np.float32)})
-    inspection = inspected(graphs.source(file, labels=["day", "night"]))
-
-    task = ImageClassification(open_vocabulary=True)
-
-    def head(_: Any, __: Any, labels: Any) -> Bound:
-        return task, lambda inputs: [labels] * len(inputs), "blank"
-
-    match = msgspec.structs.replace(inspection.match, head=head)
-    bound, model, example = task_and_model(msgspec.structs.replace(inspection, match=match))
-    assert bound is task
-    assert model([example]) == [("day", "night")]
-
-
 def channels_last_classifier(
     file: Path, shape: tuple[Any, ...] = ("b", 8, 8, 3), datatype: int = TensorProto.FLOAT
 ) -> Path:
@@ -93,19 +74,6 @@ def test_channels_last_are_recognised_by_shape(tmp_path: Path, batch: Any, datat
     assert facts_of(file)["channels"] == Fact("channels", "last: [batch, height, width, 3]", Origin.SHAPES)
 
 
-def test_channels_last_can_be_declared(tmp_path: Path) -> None:
-    file = channels_last_classifier(tmp_path / "model.onnx", ("b", "h", "w", "c"))
-    settings = {"preprocessing": {**PLAIN, "channels_last": True, "size": [6, 10], "resize": "stretch"}}
-    (found,) = classifier(file, **settings)([classification_input(uniform_image(20, 30, 51, 102, 204))])
-    assert found.scores == pytest.approx([0.2, 0.4, 0.8])
-
-
-def test_bgr_order_works_with_channels_last(tmp_path: Path) -> None:
-    settings = {"preprocessing": {**PLAIN, "channel_order": "BGR"}}
-    (found,) = classifier(channels_last_classifier(tmp_path / "model.onnx"), **settings)([COLOUR])
-    assert found.scores == pytest.approx([0.8, 0.4, 0.2])
-
-
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE])
 def test_extra_dimensions_and_other_precisions_are_read(tmp_path: Path, kind: int) -> None:
     output = np.array([[[[0.1]], [[0.7]], [[0.2]]]], np.float32)
@@ -113,12 +81,6 @@ def test_extra_dimensions_and_other_precisions_are_read(tmp_path: Path, kind: in
     (found,) = classifier(file, labels=NAMES)([BLACK])
     assert found.scores == pytest.approx([0.1, 0.7, 0.2], abs=1e-3)
     assert found.scores.dtype == np.float32
-
-
-def test_other_outputs_beside_logits_are_ignored(tmp_path: Path) -> None:
-    outputs = {"logits": np.array([[0, 5, 0]], np.float32), "hidden": np.full((1, 4, 2), np.nan, np.float32)}
-    (found,) = classifier(graphs.constant(tmp_path / "model.onnx", outputs))([BLACK])
-    assert found.scores.argmax() == 1
 
 
 def write_timm_model(folder: Path, **overrides: Any) -> Path:

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
 
 from tasks.inference.error import InferenceError
 from tests.core.runtimes.onnxruntime import graphs
-from tests.core.runtimes.onnxruntime.answers import all_close, assert_found, detection_input, detector, uniform_image
+from tests.core.runtimes.onnxruntime.answers import assert_found, detection_input, detector, uniform_image
 
 NAMES = ("cat", "dog", "fox")
 PROPERTIES = graphs.properties("detect", NAMES, (64, 64))
@@ -33,8 +32,6 @@ TRANSPOSED = np.ascontiguousarray(graphs.raw(COLUMNS).transpose(0, 2, 1))
 LAYOUTS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "raw": (graphs.raw(COLUMNS), PROPERTIES, {}),
     "raw, transposed": (TRANSPOSED, PROPERTIES, {}),
-    "raw, transposed, declared": (TRANSPOSED, {}, {"layout": "raw-transposed", "labels": NAMES}),
-    "raw, nothing known": (graphs.raw(COLUMNS), {}, {"labels": NAMES}),
     "nms": (graphs.rows(ROWS), PROPERTIES, {}),
     "end2end": (graphs.rows(ROWS), {**PROPERTIES, "end2end": "True"}, {}),
     "nms, few": (graphs.rows(ROWS, max_rows=3), PROPERTIES, {}),
@@ -99,38 +96,3 @@ def test_class_without_label_is_model_failure(tmp_path: Path, number: float, rea
     model = detector(write(tmp_path, graphs.rows([[8, 8, 9, 9, 0.9, number]])))
     with pytest.raises(InferenceError, match=reason):
         model([detection_input(WIDE)])
-
-
-def write_brightness_detector(file: Path, batch: int | str, datatype: int) -> Path:
-    """Write a detector of one box whose score is the mean of the image, including the letterbox."""
-    base, gain = graphs.raw([[32, 32, 16, 16, 0.0]]), graphs.raw([[0, 0, 0, 0, 1.0]])
-    properties = graphs.properties("detect", ("light",), (64, 64))
-    return graphs.affine(
-        file, {"output0": (base, gain)}, shape=(batch, 3, 64, 64), datatype=datatype, properties=properties
-    )
-
-
-@pytest.mark.parametrize("batch", ["batch", 1, 4])
-@pytest.mark.parametrize(
-    ("datatype", "scale"), [(TensorProto.FLOAT, 1 / 255), (TensorProto.FLOAT16, 1 / 255), (TensorProto.UINT8, 1)]
-)
-def test_each_image_has_its_own_answer(tmp_path: Path, batch: int | str, datatype: int, scale: float) -> None:
-    model = detector(write_brightness_detector(tmp_path / "model.onnx", batch, datatype))
-    shapes = ((64, 128, 200), (128, 64, 40), (64, 64, 255), (10, 10, 3), (30, 60, 90))
-    images = [uniform_image(*shape) for shape in shapes]
-    found = model([detection_input(image, 0) for image in images])
-    greys = [(200 + 114) / 2, (40 + 114) / 2, 255, 3, (90 + 114) / 2]
-    assert [float(detections.scores[0]) for detections in found] == pytest.approx(
-        [grey * scale for grey in greys], rel=2e-3
-    )
-    boxes = [[48, 16, 80, 48], [16, 48, 48, 80], [24, 24, 40, 40], [3.75, 3.75, 6.25, 6.25], [22.5, 7.5, 37.5, 22.5]]
-    assert all_close([detections.boxes[0] for detections in found], boxes)
-
-
-@pytest.mark.parametrize("layout", ["raw", "nms"])
-@pytest.mark.parametrize("shape", [(1, 3, 64, 64), ("b", 64, 64, 3), ("b", 3, "h", "w")])
-def test_float16_outputs_work_with_any_input_shape(tmp_path: Path, layout: str, shape: Any) -> None:
-    file = write(tmp_path, LAYOUTS[layout][0], shape=shape, output_types={"output0": TensorProto.FLOAT16})
-    for found in detector(file)([detection_input(WIDE), detection_input(WIDE)]):
-        assert_found(found, *EXPECTED)
-        assert (found.scores.dtype, found.boxes.dtype) == (np.float32, np.float32)

@@ -108,13 +108,6 @@ def test_equal_scales_keep_angle(angle: float) -> None:
     assert converted[0] == pytest.approx([40, 40, 40, 12, angle], abs=1e-4)
 
 
-def test_unequal_scales_stretch_along_the_axes() -> None:
-    boxes = np.array([[30, 40, 20, 6, 0], [30, 40, 20, 6, math.pi / 2]], np.float32)
-    flat, upright = placement_with_scales(0.5, 0.25).rotated_boxes_to_image(boxes)
-    assert flat == pytest.approx([40, 80, 40, 24, 0], abs=1e-4)
-    assert upright == pytest.approx([40, 80, 80, 12, math.pi / 2], abs=1e-4)
-
-
 @given(st.floats(-1.5, 1.5), st.floats(0.1, 4), st.floats(0.1, 4), st.floats(1, 50), st.floats(1, 50))
 def test_unequal_scales_keep_the_longer_axis_and_the_area(
     angle: float, scale_x: float, scale_y: float, width: float, height: float

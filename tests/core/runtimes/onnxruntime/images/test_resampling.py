@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, resize_floats
-from app.core.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Preprocessing
+from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 from tests.core.runtimes.onnxruntime import answers, graphs
@@ -52,19 +52,6 @@ def torchvision_centre_crop(image: Pillow.Image, side: int) -> NDArray[np.uint8]
 def prepared(preprocessing: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
     batch, _ = ImageBatcher(preprocessing, Datatype.FP32).prepare([Image(pixels)], 1)
     return batch[0].astype(np.float64)
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("interpolation", PILLOW_FILTERS)
-def test_antialiased_crop_equals_torchvision(size: tuple[int, int], interpolation: Any) -> None:
-    pixels = photo(*size)
-    preprocessing = Preprocessing(
-        height=56, width=56, resize="crop", shorter_side=64, interpolation=interpolation, scale=1
-    )
-    resized = torchvision_resize(Pillow.fromarray(pixels), 64, Pillow.Resampling(PILLOW_FILTERS[interpolation]))
-    assert_equal_but_for_rounding(
-        prepared(preprocessing, pixels), torchvision_centre_crop(resized, 56).transpose(2, 0, 1)
-    )
 
 
 @pytest.mark.parametrize(
