@@ -7,7 +7,7 @@ from app import __version__
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
 from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake
-from app.report import Outline, Picture, Report, Table, plain_figures, plain_tables
+from app.report import Cell, Outline, Picture, Report, Table, plain_figures, plain_tables
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
@@ -114,7 +114,9 @@ def _matrix(confusion: Confusion) -> list[Table]:
     def folded(counts: Sequence[int]) -> list[int]:
         return [*(counts[index] for index in true), *([sum(counts[index] for index in others)] if others else [])]
 
-    rows = [(labels[index], *folded(confusion.counts[index]), *confusion.missed[index : index + 1]) for index in true]
+    rows: list[tuple[Cell, ...]] = [
+        (labels[index], *folded(confusion.counts[index]), *confusion.missed[index : index + 1]) for index in true
+    ]
     missed = bool(confusion.missed)
     if confusion.extra:
         rows.append(("nothing", *folded(confusion.extra), *([None] if missed else [])))
@@ -174,13 +176,13 @@ def _picture(mistake: Mistake) -> Picture:
     except (OSError, InferenceError):
         return unseen
     height, width = pixels.shape[:2]
+    missed = [item.objects[index] for index in mistake.missed]
+    right, wrong = ([predictions[index] for index in indexes] for indexes in (mistake.right, mistake.wrong))
     outlines = [
-        Outline(kind="missed", label=item.objects[index].label, rings=_truth_rings(item.objects[index]))
-        for index in mistake.missed
+        *(Outline(kind="missed", label=one.label, rings=_truth_rings(one)) for one in missed),
+        *(Outline(kind="right", label=f"{one.label} {one.score:.2f}", rings=one.outlines) for one in right),
+        *(Outline(kind="wrong", label=f"{one.label} {one.score:.2f}", rings=one.outlines) for one in wrong),
     ]
-    for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong)):
-        found = [predictions[index] for index in indexes]
-        outlines += [Outline(kind=kind, label=f"{one.label} {one.score:.2f}", rings=one.outlines) for one in found]
     return Picture(
         name=item.id,
         description=mistake.description,

@@ -4,17 +4,17 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NormFloat, PositiveInt
 
-from app.core.cli.terminal import console, counted, printable, reject_unused, stop, table
+from app.core.cli.terminal import console, counted, reject_unused, stop
 from app.core.settings.server import SettingsError
 from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of
 from app.plugins.shadow.rows import ShadowRow, read_rows
+from app.report import Cell, Report, Table, print_report, to_json
 from tasks.inference.error import InferenceError
 
 _MARGIN = 0.01
@@ -82,48 +82,46 @@ def shadow(
     differing = [row.id for row in rows if row.agreed is False]
     if json:
         found = {"agreement": agreement, "verdict": verdict, "differing": differing, "unreadable": unreadable}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        sys.stdout.write(to_json(found).decode() + "\n")
     else:
-        _print(rows[0], agreement, verdict, differing, slice)
-        if unreadable:
-            console().print(f"{counted(unreadable, 'image')} cannot be compared, such as redacted answers")
+        print_report(_present(rows[0], agreement, verdict, differing, unreadable, slice or ""), console())
     if verdict is not None and verdict.reasons:
         stop(f"version {rows[0].version} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
 
 
-def _print(
-    row: ShadowRow, agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], key: str | None
-) -> None:
-    out = console()
-    out.print(printable(f"{row.model}: shadow version {row.version} against {row.champion}"))
-    figures = table("figure", "images", "value", "95 % interval")
-    figures.add_row("same answer", str(agreement.images), *_cells(agreement.agreed))
-    for value, (count, estimate) in agreement.slices.items():
-        figures.add_row(printable(f"  {key} = {value}"), str(count), *_cells(estimate))
+def _present(
+    row: ShadowRow, agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int, key: str
+) -> Report:
+    rows: list[tuple[Cell, ...]] = [("same answer", agreement.images, *_cells(agreement.agreed))]
+    rows += [(f"  {key} = {value}", count, *_cells(one)) for value, (count, one) in agreement.slices.items()]
     if agreement.mean_iou is not None:
-        figures.add_row("mean IoU of partners", "", f"{agreement.mean_iou:.4f}", "")
-    figures.add_row("mean of largest score difference", "", f"{agreement.score_difference:.4f}", "")
-    figures.add_row("time of the model, ratio of medians", "", f"{agreement.time_ratio:.2f}", "")
-    figures.add_row("not answered", str(agreement.failed), "", "")
-    if verdict is not None:
-        figures.add_row("champion, accuracy or F1", str(verdict.images), f"{verdict.all.champion:.4f}", "")
-        figures.add_row("shadow, accuracy or F1", str(verdict.images), f"{verdict.all.shadow:.4f}", "")
-        figures.add_row("difference", str(verdict.images), *_cells(verdict.all.difference))
-        for value, (count, comparison) in verdict.slices.items():
-            figures.add_row(printable(f"  {key} = {value}"), str(count), *_cells(comparison.difference))
-        figures.add_row("McNemar's test of right images", str(verdict.images), f"p = {verdict.p_value:.4f}", "")
-    out.print(figures)
+        rows.append(("mean IoU of partners", "", agreement.mean_iou, ""))
+    rows.append(("mean of largest score difference", "", agreement.score_difference, ""))
+    rows.append(("time of the model, ratio of medians", "", f"{agreement.time_ratio:.2f}", ""))
+    rows.append(("not answered", agreement.failed, "", ""))
+    notes: list[str] = []
     if differing:
         more = f" and {len(differing) - _MAX_LISTED} more (--json)" if len(differing) > _MAX_LISTED else ""
-        out.print(f"Different answers: {', '.join(differing[:_MAX_LISTED])}{more}", soft_wrap=True)
+        notes.append(f"Different answers: {', '.join(differing[:_MAX_LISTED])}{more}")
     if verdict is not None:
+        rows.append(("champion, accuracy or F1", verdict.images, verdict.all.champion, ""))
+        rows.append(("shadow, accuracy or F1", verdict.images, verdict.all.shadow, ""))
+        rows.append(("difference", verdict.images, *_cells(verdict.all.difference)))
+        rows += [(f"  {key} = {name}", count, *_cells(one.difference)) for name, (count, one) in verdict.slices.items()]
+        rows.append(("McNemar's test of right images", verdict.images, f"p = {verdict.p_value:.4f}", ""))
         if verdict.needed > verdict.images:
-            out.print(
-                f"Too few truths: about {verdict.needed - verdict.images} more decide. Fix the number beforehand."
-            )
+            missing = verdict.needed - verdict.images
+            notes.append(f"Too few truths: about {missing} more decide. Fix the number beforehand.")
         elif not verdict.reasons:
-            out.print("It is not worse by more than the margin. This holds for one look: repeated ones find more.")
+            notes.append("It is not worse by more than the margin. This holds for one look: repeated ones find more.")
+    if unreadable:
+        notes.append(f"{counted(unreadable, 'image')} cannot be compared, such as redacted answers")
+    return Report(
+        title=f"{row.model}: shadow version {row.version} against {row.champion}",
+        tables=[Table(title="", columns=("figure", "images", "value", "95 % interval"), rows=tuple(rows))],
+        notes=notes,
+    )
 
 
-def _cells(estimate: Estimate) -> tuple[str, str]:
-    return f"{estimate.value:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
+def _cells(estimate: Estimate) -> tuple[float, str]:
+    return estimate.value, f"{estimate.low:.4f} to {estimate.high:.4f}"
