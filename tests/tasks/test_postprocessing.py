@@ -86,14 +86,6 @@ def test_best_scores_come_first_and_ties_keep_their_order() -> None:
     assert boxes[1, 0] == -9, "the prediction stays as it was"
 
 
-@pytest.mark.parametrize(("top_k", "count"), [(1, 1), (2, 2), (3, 3), (99, 3), (None, 3)])
-def test_top_k_is_an_upper_bound(top_k: int | None, count: int) -> None:
-    scores = floats(0.7, 0.9, 0.8)
-    assert classified(scores, top_k=top_k) == detected(scores, top_k=top_k).labels == ["1", "2", "0"][:count]
-    # The best of many classes are partitioned before they are sorted.
-    assert top_k != 2 or classified(np.linspace(0, 1, 20, dtype=np.float32), top_k=2) == ["19", "18"]
-
-
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [

@@ -40,6 +40,8 @@ RECIPE_TASKS = (
 _CHOICES: Mapping[TaskType, str] = {
     TaskType.IMAGE_TEXT_TO_TEXT: '{"layout": "ctc"} with the characters as "labels" for text in images',
     TaskType.OBJECT_DETECTION: '{"task_type": "OBJECT_DETECTION"} with "labels" and the "layout"',
+    TaskType.ORIENTED_OBJECT_DETECTION: '{"task_type": "ORIENTED_OBJECT_DETECTION", "layout": "nms"} with "labels" for '
+    "rows of a box, a score, a class and an angle",
     TaskType.IMAGE_SEGMENTATION: '{"task_type": "IMAGE_SEGMENTATION"} for masks or classes of pixels',
     TaskType.IMAGE_CLASSIFICATION: '{"task_type": "IMAGE_CLASSIFICATION"} with "labels" for scores of classes',
     TaskType.TENSOR: '{"task_type": "TENSOR"} to return them unchanged, as for embeddings, heat maps, points, '
@@ -129,7 +131,7 @@ def _likely_task(view: GraphView) -> tuple[TaskType, Output | None]:
 
 def _is_probable(task: TaskType, output: Output, view: GraphView) -> bool:
     """Return whether labels or values of an output show its task: maps and vectors of numbers may be anything."""
-    if task is TaskType.IMAGE_CLASSIFICATION:
+    if task in (TaskType.IMAGE_CLASSIFICATION, TaskType.ORIENTED_OBJECT_DETECTION):
         return False
     if task is not TaskType.IMAGE_SEGMENTATION or not output.is_float:
         return True
@@ -169,6 +171,8 @@ def _task_of_map(shape: tuple[int, ...], view: GraphView) -> TaskType:
 def _task_of_rows(shape: tuple[int, ...], view: GraphView) -> TaskType:
     if takes_text_lines(view.inputs):
         return TaskType.IMAGE_TEXT_TO_TEXT
+    if shape[2] == max(_BOX_WIDTHS):
+        return TaskType.ORIENTED_OBJECT_DETECTION
     rows, columns = max(shape[1:]), min(shape[1:])
     is_detector = columns > min(_BOX_WIDTHS) and are_candidates(rows, columns, view)
     return TaskType.OBJECT_DETECTION if is_detector or shape[2] in _BOX_WIDTHS else TaskType.TENSOR

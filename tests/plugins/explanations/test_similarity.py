@@ -1,7 +1,5 @@
 """Similarity of predictions to the targets of an explanation, compared with values computed by hand."""
 
-import math
-
 import cv2
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from tasks.image_segmentation import ImageSegmentation, Segments
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.contours import contour_ious, contours_of_mask
-from tasks.vision.filtering import SelectionParameters, ious, rotated_ious
+from tasks.vision.filtering import SelectionParameters, ious
 from tasks.vision.image import Image
 from tests.support.rejection import rejects
 
@@ -38,16 +36,6 @@ def test_ious_of_boxes() -> None:
     others = np.array([[0, 0, 10, 10], [5, 0, 15, 10], [20, 20, 30, 30]], np.float32)
     np.testing.assert_allclose(ious(boxes, others), [[1, 50 / 150, 0], [0, 0, 0]], rtol=1e-6)
     assert ious(boxes, np.empty((0, 4), np.float32)).shape == (2, 0)
-
-
-def test_ious_of_oriented_boxes() -> None:
-    square = [50, 50, 20, 20, 0]
-    others = np.array([square, [50, 50, 20, 20, math.pi / 2], [50, 50, 20, 20, math.pi / 4], [90, 90, 5, 5, 1]])
-    octagon = 400 * 2 * (math.sqrt(2) - 1)
-    expected = [1, 1, octagon / (800 - octagon), 0]
-    overlaps = rotated_ious(np.array([square], np.float32), others.astype(np.float32))
-    np.testing.assert_allclose(overlaps, [expected], atol=1e-3)
-    assert rotated_ious(np.array([square], np.float32), np.empty((0, 5), np.float32)).shape == (1, 0)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from((1.0, 20.0)))

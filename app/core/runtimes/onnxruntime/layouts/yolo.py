@@ -98,6 +98,9 @@ def _recognise(view: GraphView) -> Match | None:
         classes = (columns if transposed else rows) - BOX_VALUES - extra
         find = partial(find_candidates, classes=classes, transposed=transposed, oriented=oriented)
     is_guess = name == _NMS and view.declared_layout is None and not _shows_detections(view)
+    if is_guess and oriented and view.declared_task is None:
+        # Seven columns may also be the number of the image, a box, a class and a score.
+        return None
     return Match(
         layout=name,
         task_type=task_type,
