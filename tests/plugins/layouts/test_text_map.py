@@ -141,20 +141,6 @@ SIDES = st.integers(1, 20_000)
 PAGE = TextPage(min_side=736, max_side=2000, max_enlarged=4000)
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "frame"),
-    [
-        (300, 451, (736, 1120)),
-        (901, 1203, (896, 1216)),
-        (1500, 3000, (992, 1984)),
-        (150, 451, (736, 2208)),
-        (10, 100, (384, 4000)),
-    ],
-)
-def test_page_is_enlarged_but_not_reduced_as_in_paddleocr(height: int, width: int, frame: tuple[int, int]) -> None:
-    assert PAGE.input_size(height, width) == frame
-
-
 @given(height=SIDES, width=SIDES)
 def test_page_stays_within_bounds(height: int, width: int) -> None:
     frame = PAGE.input_size(height, width)

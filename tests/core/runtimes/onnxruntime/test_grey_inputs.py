@@ -49,16 +49,6 @@ def test_luma_is_resized_as_floats_by_pillow(tmp_path: Path, filter_name: str, c
     assert np.allclose(pixels.reshape(8, 10), (resized / 255 - 0.5) / 0.25, atol=1e-5)
 
 
-def test_luma_is_resized_without_antialiasing_as_floats(tmp_path: Path) -> None:
-    source = identity(tmp_path, shape=(1, 1, 7, 11), preprocessing={"interpolation": "bilinear", "antialias": False})
-    rows, columns = ((np.arange(count) + 0.5) * size / count - 0.5 for count, size in ((7, 24), (11, 36)))
-    # The type stubs of NumPy leave its result open.
-    interpolate: Any = np.interp
-    across: NDArray[Any] = np.array([interpolate(columns, np.arange(36), row) for row in LUMA])
-    expected = np.array([interpolate(rows, np.arange(24), column) for column in across.T]).T
-    assert np.allclose(answered_pixels(source)[0], expected / 255, atol=1e-5)
-
-
 def test_bytes_are_rounded_luma(tmp_path: Path) -> None:
     source = identity(tmp_path, shape=(1, 1, 24, 36), datatype=TensorProto.UINT8, preprocessing={"resize": "stretch"})
     pixels = answered_pixels(source)

@@ -99,31 +99,6 @@ def test_ultralytics_classifier_input_equals_torchvision(tmp_path: Path, size: t
     assert (difference > 0.5).mean() < 0.02
 
 
-def ultralytics_letterbox(pixels: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """Return `LetterBox((side, side), auto=False)`."""
-    height, width = pixels.shape[:2]
-    ratio = min(side / height, side / width)
-    inner_width, inner_height = round(width * ratio), round(height * ratio)
-    across, down = (side - inner_width) / 2, (side - inner_height) / 2
-    if (width, height) != (inner_width, inner_height):
-        pixels = cv2.resize(pixels, (inner_width, inner_height), interpolation=cv2.INTER_LINEAR)  # type: ignore[assignment]
-    top, bottom = round(down - 0.1), round(down + 0.1)
-    left, right = round(across - 0.1), round(across + 0.1)
-    bordered = cv2.copyMakeBorder(pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=(114, 114, 114))
-    return np.asarray(bordered, np.uint8)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_ultralytics_detector_input_equals_letterbox(tmp_path: Path, size: tuple[int, int]) -> None:
-    boxes = graphs.raw([[32, 32, 8, 8, 0.9, 0.1]])
-    metadata = graphs.properties("detect", ["a", "b"], (64, 64))
-    file = graphs.constant(tmp_path / "model.onnx", {"output0": boxes}, shape=("batch", 3, 64, 64), properties=metadata)
-    pixels = photo(*size)
-    found = answers.inspected(graphs.source(file)).graph.preprocessing
-    reference = ultralytics_letterbox(pixels, 64).transpose(2, 0, 1) / 255
-    assert np.abs(prepared(found, pixels) - reference).max() < 1e-6
-
-
 def processors(transformers: Any) -> dict[str, Callable[[], Any]]:
     square = {"height": 56, "width": 56}
     return {
