@@ -20,6 +20,8 @@ from tests.support.servers.postgres import PostgresServer, run_postgres
 
 # No deadline, because the machine may be busy. CI runs the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
+# For emulated processors: `make test-processors`.
+settings.register_profile("brief", deadline=None, derandomize=True, max_examples=10)
 settings.load_profile("steady")
 
 

@@ -24,7 +24,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     as_triple,
 )
 from app.core.settings.model import PreprocessingSettings
-from metadata.model import Fact, ModelMetadata, Origin
+from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
@@ -34,11 +34,6 @@ _MAX_UNIT_SCALE = 0.01
 """Smaller factors are taken for 1/255, or the like."""
 _ANTIALIASING = "antialiasing"
 _FILTERS = {True: "yes, as Pillow", False: "no, as OpenCV"}
-
-
-def is_antialiased(metadata: ModelMetadata) -> bool:
-    """Return whether the images of a model are resized with Pillow's filters."""
-    return any((fact.topic, fact.value) == (_ANTIALIASING, _FILTERS[True]) for fact in metadata.facts)
 
 
 def decide_size(
