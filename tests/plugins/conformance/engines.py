@@ -312,6 +312,9 @@ def check_with_fault(engines: Engines, fault: Fault, **target: Any) -> Conforman
     is_chariot = fault.protocol in CHARIOT_PROTOCOLS
     target = {"model": None if is_chariot else fault.model, "images": scenes() if is_chariot else (), **target}
     caller = FaultyCaller(engines, fault)
+    if not PROTOCOLS_BY_NAME[fault.protocol].rpc:
+        # The time in which a large model is loaded is not the timeout of a request.
+        engines.http(fault.model, fault.protocol)
     return check_engine(fault.protocol, FaultyTransport(engines, fault), caller=caller, **target)
 
 

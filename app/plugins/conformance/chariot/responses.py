@@ -190,7 +190,7 @@ CHECKS = (
           f"{YOLO}: data has one element, the list of items", _nesting, PARSED, _ONE_OUTPUT),
     Check("CV2K-019", SHOULD, "An input with two images is answered for both, or refused with 4xx.",
           "Open Inference Protocol, Tensor Data: shape; engine-yolo answers only the first", _two_images, PARSED,
-          ("CV2K-015",)),
+          ("CV2K-008", "CV2K-015")),
     Check("CV2K-016", MUST, "data is [[]] if nothing is found.", f"{YOLO}: no detections are [[]]", _no_items,
           PARSED, ("CV2K-015",)),
     Check("CV2K-017", SHOULD, "model_name and model_version are strings.", f"{PAGE}, Responses, the example", _model,
