@@ -8,5 +8,4 @@ plugin = Plugin(
     model_options=(IsolationOptions,),
     model_settings=(ModelSection(type=Ref("app.plugins.isolation.settings:IsolationSettings")),),
     loaders=Ref("app.plugins.isolation.loader:LOADERS"),
-    start=Ref("app.plugins.isolation.restarts:start"),
 )

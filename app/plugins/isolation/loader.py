@@ -34,10 +34,9 @@ class SubprocessLoader:
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         from app.plugins.isolation.loading import load_in_subprocess
-        from app.plugins.isolation.restarts import count_restart
-        from app.plugins.isolation.worker_main import load_alone
+        from app.plugins.isolation.worker import load_alone
 
-        return load_in_subprocess(source, partial(load_alone, load), count_restart)
+        return load_in_subprocess(source, partial(load_alone, load))
 
 
 LOADERS = (SubprocessLoader(),)

@@ -1,26 +1,30 @@
-"""Keep a model process running: start it, monitor it, and restart it."""
+"""Keep a model process running: start it, watch it, and restart it."""
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import wait
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from app.core.engine.cancellation import current_token, raise_if_cancelled
 from app.core.engine.error_text import redact_paths
+from app.core.engine.models.memory import resident_bytes
+from app.core.engine.remote import Binding, Failure
+from app.core.engine.scheduling.thread_pool import release_worker
+from app.core.runtimes.waiting import WaitingRequests
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
-from app.plugins.isolation.channels import Channel, ChannelPool
-from app.plugins.isolation.messages import CallKind, InvalidMessageError
 from app.plugins.isolation.process import ModelProcess
-from app.plugins.isolation.remote import Binding
 from tasks.inference.error import ErrorKind, InferenceError
 
-OnProcessLost = Callable[[ModelSource, str], None]
-"""Called for each process that is lost, with its model and a short reason."""
+Exchange = Callable[[str, Any], Any]
+"""Sends a call with its inputs, and returns the outcome. Kinds are ``predict``; ``stream``, ``next`` and ``close`` for
+chunks, whose end is None; ``downscale``; and the names of `explanation_methods`."""
 
 _GRACE_SECONDS = 5.0
 """Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""
@@ -29,210 +33,195 @@ _MAX_DELAY_SECONDS = 60.0
 _HEALTHY_SECONDS = 60.0
 """A process that runs this long resets the restart delay."""
 
+_RELEASE_WORKER_SECONDS = 0.5
+"""A call that takes longer releases its worker, because it may hang."""
+
+_POLL_SECONDS = 0.2
 _logger = logging.getLogger(__name__)
 
 
 class Supervisor:
     """A thread that runs until the model is unloaded. The process loads the model with `job`."""
 
-    def __init__(
-        self, source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnProcessLost | None
-    ) -> None:
-        self._source = source
-        self._job = job
-        self._on_lost: OnProcessLost = on_lost or (lambda _source, _reason: None)
+    def __init__(self, source: ModelSource, job: Callable[[ModelSource], object]) -> None:
+        self._source, self._job = source, job
         self._fields = {"model": source.name, "version": source.version}
+        self._seconds = source.settings.timeout_seconds
         # Twice the default number of workers, because some calls hang or wait.
         self._max_calls = max(4, 2 * ServerSettings().worker_count)
-        self._seconds = source.settings.timeout_seconds
-        self._hang_seconds = self._seconds + _GRACE_SECONDS
-        self._delay = 1.0
-        self._channels: ChannelPool | None = None
+        self._waiting = WaitingRequests(self._max_calls, self._seconds)
+        self._process: ModelProcess | None = None
         self._binding: Future[Binding] = Future()
         self._closing = False
-        self._state_lock = threading.Lock()
-        self._wake_sender, self._wake_receiver = socket.socketpair()
-        self._wake_sender.setblocking(False)
         self.unavailable_reason = ""
         self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
         self.thread.start()
 
     def binding(self) -> Binding:
-        """Wait for the first load, and return the servable without its model.
-
-        Raise ModelError if the model cannot be loaded.
-        """
+        """Wait for the first load, and return the servable without its model. Raise ModelError if it fails."""
         return self._binding.result()
-
-    def call(self, kind: CallKind, inputs: Any) -> Any:
-        """Make one call and return its outcome.
-
-        Raise InferenceError if the model fails, or its process ends or hangs.
-        """
-        with self.channel() as channel:
-            return channel.call(kind, inputs)
-
-    @contextmanager
-    def channel(self, *, counted: bool = True) -> Generator[Channel]:
-        """Acquire a channel to the running process, as `ChannelPool.lease` does.
-
-        Raise MODEL_NOT_READY while no process runs, or if it ends or hangs; errors of `lease`.
-        """
-        channels = self._channels
-        if channels is None:
-            reason = redact_paths(self.unavailable_reason, self._source) or "The model was unloaded"
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, reason)
-        try:
-            with channels.lease(counted=counted) as channel:
-                yield channel
-        except (EOFError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                channels.process.kill("it hung: it did not read or write a message in time")
-            elif isinstance(error, InvalidMessageError):
-                channels.process.kill("its answer cannot be read")
-            raise self._ended_error(channels) from None
 
     @property
     def resident_bytes(self) -> int | None:
         """Return the resident memory of the running process in bytes, None while none runs."""
-        channels = self._channels
-        return None if channels is None else channels.process.resident_bytes
+        with suppress(ProcessLookupError):
+            return None if (process := self._process) is None else resident_bytes(process.pid)
+        return None
 
     def close(self) -> None:
         """Stop the process in the background."""
         # The garbage collector may call this at any point, so it must not take a lock.
         self._closing = True
-        self._wake()
+
+    def call(self, kind: str, inputs: Any) -> Any:
+        """Make one call and return its outcome. Raise InferenceError as `exchange`, or if the model fails."""
+        with self.exchange() as send:
+            return send(kind, inputs)
+
+    @contextmanager
+    def exchange(self) -> Generator[Exchange]:
+        """Reserve a connection to the process for a call, or for those of a stream.
+
+        Raise MODEL_NOT_READY while no process runs, or if it ends; OVERLOADED if too many requests wait; CANCELLED or
+        DEADLINE_EXCEEDED if the request ends, or the process was killed because the call took too long.
+        """
+        process = self._process
+        if process is None:
+            reason = redact_paths(self.unavailable_reason, self._source) or "The model was unloaded"
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, reason)
+        with self._waiting.changed:
+            self._waiting.wait(lambda: self._process is not process or bool(process.free), keeps_worker=True)
+            if self._process is not process:
+                raise self._ended_error(process)
+            connection = process.free.pop()
+        try:
+            yield partial(self._exchange, process, connection)
+        finally:
+            with self._waiting.changed:
+                if self._process is process:
+                    process.free.append(connection)
+                else:
+                    connection.close()
+                self._waiting.changed.notify()
+
+    def _exchange(self, process: ModelProcess, connection: Connection, kind: str, inputs: Any) -> Any:
+        message = ForkingPickler.dumps((kind, inputs))
+        try:
+            connection.send_bytes(message)
+            # Drop the copy of the inputs while the model runs.
+            del message
+            self._wait(process, connection)
+            outcome = connection.recv()
+        except (EOFError, OSError):
+            raise self._ended_error(process) from None
+        except InferenceError:
+            raise
+        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
+            process.kill("its answer cannot be read")
+            raise self._ended_error(process) from None
+        if isinstance(outcome, Failure):
+            raise outcome.to_error()
+        return outcome
+
+    def _wait(self, process: ModelProcess, connection: Connection) -> None:
+        """Wait for the outcome of a call, also of a request that has ended. Kill the process if it takes too long."""
+        if connection.poll(_RELEASE_WORKER_SECONDS):
+            return
+        seconds, is_cancelled = self._seconds + _GRACE_SECONDS, False
+        deadline = time.monotonic() + seconds - _RELEASE_WORKER_SECONDS
+        with release_worker():
+            while not connection.poll(_POLL_SECONDS):
+                token = current_token()
+                if not is_cancelled and token is not None and token.cancellation is not None:
+                    # The model may stop early.
+                    connection.send(None)
+                    is_cancelled = True
+                if time.monotonic() >= deadline:
+                    process.kill(f"it hung: no answer to a call within {seconds:g} s")
+                    raise_if_cancelled()
+                    raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, f"The model did not answer within {seconds:g} s")
 
     def _run(self) -> None:
         try:
-            self._keep_running()
-        except Exception:
-            _logger.exception("model process is no longer supervised", extra=self._fields)
-            self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
-        finally:
-            self._channels = None
-            self._wake_sender.close()
-            self._wake_receiver.close()
-
-    def _keep_running(self) -> None:
-        process: ModelProcess | None
-        try:
-            process, binding = self._start()
+            process, first = self._start()
         except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
             self._binding.set_exception(error)
             return
+        delay = 1.0
         while process is not None:
-            channels = ChannelPool(process, self._max_calls, self._seconds, self._wake)
-            self._publish(channels)
+            self._publish(process, "")
             if not self._binding.done():
-                self._binding.set_result(binding)
-            self._monitor(process, channels)
-            process = self._restart(binding)
+                self._binding.set_result(first)
+            started = time.monotonic()
+            reason = self._watch(process)
+            if self._closing:
+                break
+            delay = 1.0 if time.monotonic() - started >= _HEALTHY_SECONDS else delay
+            fields = {**self._fields, "how": reason, "calls": process.calls, "again_in_seconds": delay}
+            self._publish(None, self._ended_message(reason))
+            process.close()
+            _logger.error("model process ended", extra=fields)
+            process, delay = self._restart(first, delay)
+        self._publish(None, self.unavailable_reason)
+        if process is not None:
+            if process.calls:
+                # The remaining calls are cancelled, and a graceful stop would wait for them.
+                process.kill("it was still in a call when it had to stop")
+            process.close()
 
     def _start(self) -> tuple[ModelProcess, Binding]:
         try:
-            process = ModelProcess(self._source, self._job)
+            process = ModelProcess(self._source, self._job, self._max_calls)
         except OSError as error:
             raise ModelError(f"{self._source.folder}: its process cannot be started: {error}") from error
         try:
-            binding: Binding = process.outcome(self._source.settings.load_timeout_seconds, lambda: not self._closing)
+            return process, process.outcome(lambda: not self._closing)
         except BaseException:
             process.kill("it was not loaded")
             process.close()
             raise
-        return process, binding
 
-    def _monitor(self, process: ModelProcess, channels: ChannelPool) -> None:
-        """Wait until the process ends or the model is unloaded, then clean up."""
-        started = time.monotonic()
-        self._watch_process(process, channels)
-        if self._closing:
-            if channels.calls:
-                # The remaining calls are cancelled, and a graceful stop would wait for them.
-                process.kill("it was still in a call when it had to stop")
-            process.close()
-            channels.close()
-            return
-        calls, reason = channels.calls, process.wait_ended()
-        self._publish(None, self._ended_message(reason))
-        channels.close()
-        process.close()
-        if time.monotonic() - started >= _HEALTHY_SECONDS:
-            self._delay = 1.0
-        fields = {**self._fields, "how": reason, "calls": calls, "again_in_seconds": self._delay}
-        _logger.error("model process ended", extra=fields)
-        self._on_lost(self._source, reason)
+    def _watch(self, process: ModelProcess) -> str:
+        """Wait until the process ends, and return why, or until the model is unloaded."""
+        with suppress(EOFError, OSError):
+            while not self._closing:
+                if process.control.poll(_POLL_SECONDS) and (message := process.next_message()) is not None:
+                    process.kill(f"it hung: {message.reason}")
+        return "" if self._closing else process.wait_ended()
 
-    def _restart(self, first_binding: Binding) -> ModelProcess | None:
-        """Retry until a process is ready, and return it; return None once the model is unloaded."""
-        while self._wait(self._delay):
-            self._delay = min(2 * self._delay, _MAX_DELAY_SECONDS)
+    def _restart(self, first: Binding, delay: float) -> tuple[ModelProcess | None, float]:
+        """Retry until a process is ready; return it, None once the model is unloaded, and the next delay in seconds."""
+        while not self._closing:
+            due = time.monotonic() + delay
+            while not self._closing and (remaining := due - time.monotonic()) > 0:
+                time.sleep(min(remaining, _POLL_SECONDS))
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
             try:
                 process, binding = self._start()
-                if _interface(binding) != _interface(first_binding):
-                    process.close()
-                    raise ModelError("its files have changed since it was loaded; reload it")
+                if binding.interface == first.interface:
+                    _logger.info("model process started again", extra=self._fields)
+                    return process, delay
+                process.close()
+                raise ModelError("its files have changed since it was loaded; reload it")
             except ModelError as error:
-                if self._closing:
-                    return None
-                self._publish(None, f"The model could not be restarted; the server keeps trying: {error}")
-                fields = {**self._fields, "reason": str(error), "again_in_seconds": self._delay}
-                _logger.error("model process failed to start", extra=fields)
-                self._on_lost(self._source, f"it was not loaded: {error}")
-                continue
-            _logger.info("model process started again", extra=self._fields)
-            return process
-        return None
+                self.unavailable_reason = f"The model could not be restarted; the server keeps trying: {error}"
+                fields = {**self._fields, "reason": str(error), "again_in_seconds": delay}
+                if not self._closing:
+                    _logger.error("model process failed to start", extra=fields)
+        return None, delay
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait for `seconds`. Return False as soon as the model is unloaded."""
-        deadline = time.monotonic() + seconds
-        while not self._closing and (remaining := deadline - time.monotonic()) > 0:
-            if wait([self._wake_receiver], remaining):
-                self._wake_receiver.recv(4096)
-        return not self._closing
+    def _publish(self, process: ModelProcess | None, reason: str) -> None:
+        """Let calls use a process, or tell them why there is none."""
+        with self._waiting.changed:
+            self._process, self.unavailable_reason = process, reason
+            self._waiting.changed.notify_all()
 
-    def _wake(self) -> None:
-        # The buffer may be full, so the thread will wake, or the thread has ended.
-        with suppress(OSError):
-            self._wake_sender.send(b"w")
-
-    def _publish(self, channels: ChannelPool | None, unavailable_reason: str = "") -> None:
-        with self._state_lock:
-            self._channels, self.unavailable_reason = channels, unavailable_reason
-
-    def _watch_process(self, process: ModelProcess, channels: ChannelPool) -> None:
-        """Return when the process ends, hangs, or the model is unloaded."""
-        while True:
-            abandoned = {channel.fileno(): channel for channel in list(channels.abandoned)}
-            due = min((channel.called_at + self._hang_seconds for channel in abandoned.values()), default=None)
-            timeout = None if due is None else max(0.0, due - time.monotonic())
-            ready = wait([self._wake_receiver, process.fileno(), *abandoned], timeout)
-            if self._closing or (process.fileno() in ready and not process.handle_message()):
-                return
-            if self._wake_receiver in ready:
-                self._wake_receiver.recv(4096)
-            for descriptor in abandoned.keys() & ready:
-                channels.close_abandoned(abandoned.pop(descriptor))
-            overdue = time.monotonic() - self._hang_seconds
-            if any(channel.called_at <= overdue for channel in abandoned.values()):
-                process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
-                return
-
-    def _ended_error(self, channels: ChannelPool) -> InferenceError:
+    def _ended_error(self, process: ModelProcess) -> InferenceError:
         """Return the error for a call whose process has ended or is dead."""
-        message = self._ended_message(channels.process.wait_ended(1.0))
-        with self._state_lock:
-            # A new process may run already.
-            if self._channels is channels:
-                self.unavailable_reason = message
+        message = self._ended_message(process.wait_ended(1.0))
+        if self._process is process:
+            self.unavailable_reason = message
         return InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"
-
-
-def _interface(binding: Binding) -> object:
-    description = binding.description
-    return (description.task_type, list(description.labels), list(description.inputs), list(description.outputs))

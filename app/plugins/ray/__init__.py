@@ -4,7 +4,6 @@ from app.core.hooks import Plugin
 
 plugin = Plugin(
     api=1,
-    requires=("isolation",),
     extra="ray",
     public={"ray_application": "app.plugins.ray.application", "ray_proxy_middlewares": "app.plugins.ray.proxy"},
 )

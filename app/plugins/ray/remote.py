@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from app.core.engine.cancellation import raise_if_cancelled
+from app.core.engine.remote import Binding, Failure, ModelUnavailable, Outcome
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.isolation.remote import Binding, Failure, ModelUnavailable, Outcome
 from app.plugins.ray.replica import model_id
 from tasks.inference.error import ErrorKind, InferenceError, model_failed
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
+from app.core.engine.remote import Binding, ModelUnavailable, Outcome, run_batch
 from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.isolation.remote import Binding, ModelUnavailable, Outcome, run_batch
 
 # The type checker's environment has no Ray, so its names are Any.
 _serve: Any = importlib.import_module("ray.serve")

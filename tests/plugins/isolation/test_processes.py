@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 
 from app.core.assembly.models import describe, load
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.core.engine.models.registry import ModelState, Registry
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.isolation.restarts import RestartMetrics, watchers
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -61,20 +59,30 @@ SEGV, EXIT, KILL, ALLOCATE, HANG, HOLD_GIL, SPAWN = range(1, 8)
 pytestmark = pytest.mark.slow
 
 
-class IsolatedModel(RestartMetrics):
+class EndReasons(logging.Handler):
+    """Record why processes ended, from the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == "model process ended":
+            self.reasons.append(vars(record)["how"])
+
+
+class IsolatedModel:
     """Hold a model that crashes on request, and record why its processes ended."""
 
     def __init__(self, source: ModelSource) -> None:
-        super().__init__(CollectorRegistry())
-        self.exit_reasons: list[str] = []
         self.registry = Registry([source])
-        self._folder = source.folder
-        watchers.add(self)
+        self._log = EndReasons()
+        logging.getLogger("app.plugins.isolation").addHandler(self._log)
         self.registration = self.registry.load(source, load)
 
-    def count(self, source: ModelSource, reason: str) -> None:
-        if source.folder == self._folder:
-            self.exit_reasons.append(reason)
+    @property
+    def exit_reasons(self) -> list[str]:
+        return self._log.reasons
 
     def ask(self, action: int = 0, seconds: float | None = None) -> int:
         """Run `action` in the model, and return its answer: a PID."""
@@ -98,6 +106,7 @@ class IsolatedModel(RestartMetrics):
     def unload(self) -> None:
         self.registry.replace("m", [])
         del self.registration
+        logging.getLogger("app.plugins.isolation").removeHandler(self._log)
 
     def await_restart(self) -> None:
         wait_until(lambda: not self.registry.not_ready_reason)

@@ -156,8 +156,6 @@ def test_crash_under_load_does_not_affect_other_models(tmp_path: Path) -> None:
         assert crashed == {200, 503}
         assert infer(server, "mortal", 0).status_code == 200
         assert not is_running(first)
-        metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
-        assert 'charioteer_model_restarts_total{cause="signal 11, SIGSEGV",model="mortal",version="1"} 1.0' in metrics
 
         # Model processes end even when the server is killed.
         processes = model_processes(server)

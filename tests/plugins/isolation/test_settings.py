@@ -1,15 +1,13 @@
-"""Settings, options and metrics that this plugin adds to those of core."""
+"""Settings and options that this plugin adds to those of core."""
 
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.assembly.models import find_models
 from app.core.plugins import registry
-from app.core.settings.model import ModelError, ModelSettings, ModelSource, read_settings
+from app.core.settings.model import ModelError, ModelSettings, read_settings
 from app.core.settings.server import DEMO_MODELS, ModelOptions
-from app.plugins.isolation.restarts import RestartMetrics
 from app.plugins.isolation.settings import IsolationOptions, IsolationSettings
 
 
@@ -32,21 +30,3 @@ def test_settings_are_fields_at_the_top_level(tmp_path: Path) -> None:
     assert settings.labels == ("a",)
     with pytest.raises(ModelError, match="memory_limit_bytes: Expected"):
         read(tmp_path, '{"memory_limit_bytes": 1}')
-
-
-@pytest.mark.parametrize(
-    ("exit_reason", "cause"),
-    [
-        ("signal 11, SIGSEGV", "signal 11, SIGSEGV"),
-        ("it hung: no answer to a call within 65 s", "hung"),
-        ("it was not loaded: /srv/ships: model.onnx is truncated", "not loaded"),
-        ("it did not end", "other"),
-    ],
-)
-def test_restarts_are_counted_by_cause(exit_reason: str, cause: str) -> None:
-    registry = CollectorRegistry()
-    lost = RestartMetrics(registry).count
-    for _ in range(2):
-        lost(ModelSource(name="ships", version="3", folder=Path("ships")), exit_reason)
-    line = f'charioteer_model_restarts_total{{cause="{cause}",model="ships",version="3"}} 2.0'
-    assert line in generate_latest(registry).decode()

@@ -40,6 +40,12 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             downscales=servable.downscale is not None,
         )
 
+    @property
+    def interface(self) -> object:
+        """Return what must be the same after the model was loaded again."""
+        description = self.description
+        return description.task_type, list(description.labels), list(description.inputs), list(description.outputs)
+
 
 class ModelUnavailable(msgspec.Struct, frozen=True):
     """The model could not be loaded, or can no longer answer calls. `reason` is a sentence for its owner."""

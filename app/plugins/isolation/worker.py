@@ -1,0 +1,172 @@
+"""The main function of a model process: load the model, and serve its calls."""
+
+import ctypes
+import gc
+import logging
+import os
+import pickle
+import resource
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+from app.core.engine.cancellation import cancellation_scope
+from app.core.engine.error_text import error_text
+from app.core.engine.models.servable import HealthReporting, Servable
+from app.core.engine.remote import Binding, Failure, ModelUnavailable
+from app.core.server.process_setup import configure_process, freeze_garbage
+from app.core.settings.model import ModelError, ModelSource
+from app.plugins.isolation.settings import IsolationSettings
+from tasks.inference.error import ErrorKind, InferenceError
+
+_logger = logging.getLogger(__name__)
+
+# From Linux's prctl.h.
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+_HEALTH_CHECK_SECONDS = 1.0
+_served: list[Servable] = []
+
+
+def run_worker(name: str, sockets: Sequence[int]) -> None:
+    """Load the model and serve calls until the server closes its end of the first socket.
+
+    That one receives the job, and sends the outcome and log records; each of the others carries one call at a time.
+    Process lists show `name`.
+    """
+    _bind_to_server(name)
+    control, *calls = map(Connection, sockets)
+    job, source, log_level = control.recv()
+    send_lock = threading.Lock()
+
+    def report(message: object) -> None:
+        with send_lock:
+            control.send(message)
+
+    logging.basicConfig(handlers=[_ServerLogHandler(report)], level=log_level, force=True)
+    outcome = _run_job(job, source)
+    try:
+        report(Binding.of(outcome) if isinstance(outcome, Servable) else outcome)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        report(ModelUnavailable(f"{source.folder} cannot run in its own process: {error_text(error)}"))
+        return
+    if not isinstance(outcome, Servable):
+        return
+    # Runtimes close the models that are left at exit.
+    _served.append(outcome)
+    for call in calls:
+        threading.Thread(target=CallServer(call, outcome).serve, daemon=True).start()
+    while not control.poll(_HEALTH_CHECK_SECONDS):
+        if isinstance(outcome.model, HealthReporting) and outcome.model.unavailable_reason:
+            report(ModelUnavailable(outcome.model.unavailable_reason))
+            os._exit(1)
+
+
+def load_alone(load: Callable[[ModelSource], Servable], source: ModelSource) -> Servable:
+    """Load the model with `load` in the process that was started for it."""
+    gc.disable()
+    configure_process()
+    servable = load(source)
+    freeze_garbage()
+    return servable
+
+
+def _bind_to_server(name: str) -> None:
+    """End whenever the server ends, and ignore signals: the server stops its models after it has drained."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        # Child processes would inherit SIG_IGN, but they do not inherit a handler.
+        signal.signal(number, lambda _number, _frame: None)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(_PR_SET_NAME, name.encode()[:15])
+    # When memory runs out, the kernel must kill this process and not the server, which restarts it: it counts as if it
+    # had half of the machine's memory more.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> object:
+    max_bytes, limit = source.settings.of(IsolationSettings).memory_limit_bytes, ""
+    if max_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
+        limit = f" (the memory limit of its process is {max_bytes:,} bytes)"
+    try:
+        return job(source)
+    except ModelError as error:
+        return ModelUnavailable(f"{error}{limit}")
+    except BaseException as error:  # noqa: BLE001  the server must receive every error
+        return ModelUnavailable(f"{source.folder} cannot be used: {error_text(error)}{limit}")
+
+
+class _ServerLogHandler(logging.Handler):
+    """Sends log records to the server as built-in types, because it lacks the types of the model's modules."""
+
+    def __init__(self, report: Callable[[object], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {name: value if type(value) in (int, float) else str(value) for name, value in vars(record).items()}
+        if record.exc_info:
+            # The name of the server's own field for a traceback.
+            fields["exception"] = logging.Formatter().formatException(record.exc_info)
+        # The server may have ended.
+        with suppress(OSError):
+            self._report({**fields, "msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": None})
+
+
+class CallServer:
+    """Serves the calls that arrive on one connection, one at a time, in its own thread."""
+
+    def __init__(self, connection: Connection, servable: Servable) -> None:
+        self._connection, self._servable = connection, servable
+        self._chunks: Generator[Any] = (chunk for chunk in ())
+
+    @property
+    def cancellation(self) -> InferenceError | None:
+        """Return an error once no client waits for the call: the server has sent None, or has disconnected."""
+        return InferenceError(ErrorKind.CANCELLED, "The request was cancelled") if self._connection.poll() else None
+
+    def serve(self) -> None:
+        """Serve calls until the server closes its end."""
+        with self._connection, suppress(EOFError, OSError):
+            while True:
+                self._serve_next()
+
+    def _serve_next(self) -> None:
+        """Serve the next call. Its own frame releases the inputs before the thread waits again."""
+        # None came after the outcome of its call.
+        if (call := self._connection.recv()) is None:
+            return
+        try:
+            with cancellation_scope(self):
+                message = ForkingPickler.dumps(self._run(*call))
+        except BaseException as error:  # `SystemExit` from model code must not end this thread
+            failed = not isinstance(error, InferenceError) or error.kind is ErrorKind.MODEL_FAILED
+            if failed:
+                _logger.exception("isolated model failed")
+            if not isinstance(error, InferenceError):
+                error = InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}")
+            message = ForkingPickler.dumps(Failure.from_error(error))
+        self._connection.send_bytes(message)
+
+    def _run(self, kind: str, inputs: Any) -> Any:
+        model: Any = self._servable.model
+        if kind == "stream":
+            self._chunks = model.stream(inputs)
+        match kind:
+            case "predict":
+                return list(model(inputs))
+            case "stream" | "next":
+                return next(self._chunks, None)
+            case "close":
+                return self._chunks.close()
+            case "downscale":
+                return 1.0 if self._servable.downscale is None else self._servable.downscale(*inputs)
+            case _:
+                return list(getattr(model, kind)(*inputs))
