@@ -169,14 +169,13 @@ class Parts(Struct, frozen=True, kw_only=True):
     identities: api.IdentityProvider | None = None  # of clients without API keys; of one plugin only
     handlers: Sequence[api.RouteHandler] = ()  # routes of the main port
     operations: Sequence[api.Endpoint] = ()  # their descriptions for OpenAPI
-    # Returns the response to ``/`` for some clients, or None; of one plugin only.
-    home: Callable[[api.HttpRequest], api.Response[Any] | None] | None = None
+    # Returns the response to ``/`` for browsers; of several plugins, that of the last one by name is used.
+    home: Callable[[api.HttpRequest], api.Response[Any]] | None = None
     costly_prefixes: Sequence[str] = ()  # of paths where GET may be long or endless, so that HEAD is refused
     # The views of the page that this server has, by id; each with the function that returns its data, or None.
     views: Mapping[str, Callable[[], object] | None] = {}
     # Entered before the first request, and left after the last one.
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    on_drain: Callable[[], None] | None = None  # called when the server stops accepting requests
     close: Callable[[float], None] | None = None  # called after the last request, with the seconds that it may take
 
 

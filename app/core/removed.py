@@ -3,6 +3,8 @@
 from fnmatch import fnmatchcase
 
 REMOVED = {
+    "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
+    "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",

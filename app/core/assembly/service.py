@@ -101,7 +101,7 @@ class Service:
             listener = port.protocol
             app = create_listener_app(self.engine, listener, max_bytes, access, entry(origins=port.origins))
             self._ports[listener.name] = Listener(app=app, name=listener.title, port=port.port)
-        self.home = _only([parts.home for parts in self._parts], "answer /")
+        self.home = next((parts.home for parts in reversed(self._parts) if parts.home is not None), None)
         self.app = create_app(
             self.engine,
             protocols,
@@ -151,9 +151,6 @@ class Service:
         """End streams and gRPC, which would outlast the drain."""
         self._drain_deadline = time.monotonic() + self.settings.drain_timeout
         self.engine.start_drain()
-        for parts in self._parts:
-            if parts.on_drain is not None:
-                parts.on_drain()
         if self.grpc is not None:
             self.grpc.start_shutdown()
 

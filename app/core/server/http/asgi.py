@@ -20,7 +20,8 @@ from app.core.protocols.inference_call import PROMETHEUS
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
-from app.core.server.auth.http_access import HttpAccess, requires
+from app.core.server.auth.http_access import Connection, HttpAccess, requires
+from app.core.server.http.accept import wants_html
 from app.core.server.http.bodies import Bodies
 from app.core.server.http.compression import COMPRESSION
 from app.core.server.http.cors import cors_config
@@ -38,7 +39,7 @@ OPERATIONS = "operations"
 """Key of the application's state with its `ServedOperations`."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
-Home = Callable[[HttpRequest], Response[Any] | None]
+Home = Callable[[HttpRequest], Response[Any]]
 
 
 class ServedOperations(msgspec.Struct, frozen=True, eq=False):
@@ -82,19 +83,22 @@ def create_app(
     """Create the application of the main port: routes of all protocols, and the server's own.
 
     Its own routes are ``/`` with liveness and model names, ``/healthz`` and ``/metrics``. Plugins add
-    `handlers`, which `operations` describe, and `home`, which answers ``/`` for some clients. HEAD is refused below
+    `handlers`, which `operations` describe, and `home`, which answers ``/`` for browsers. HEAD is refused below
     `costly_prefixes`.
     """
     access = access or HttpAccess(None)
 
+    def is_for_browser(connection: Connection) -> bool:
+        return home is not None and wants_html(connection.headers.get("accept", ""))
+
     @get(
         "/",
         sync_to_thread=False,
-        opt=requires(lambda connection: "read" if home is not None and home(connection) is not None else "open"),
+        opt=requires(lambda connection: "read" if is_for_browser(connection) else "open"),
     )
     def alive(request: HttpRequest) -> Response[Any]:
-        if home is not None and (page := home(request)) is not None:
-            return page
+        if home is not None and is_for_browser(request):
+            return home(request)
         state: dict[str, Any] = {"status": "alive"}
         if access.allows(request.scope, "infer"):
             state["models"] = engine.registry.names

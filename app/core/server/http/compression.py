@@ -14,9 +14,6 @@ from litestar.types import Scope, Send
 
 from app.core.protocols.inference_call import HttpResponse
 
-UNCOMPRESSED = "uncompressed"
-"""Key in `opt` of a route whose responses are not compressed, such as a stream of events."""
-
 _MIN_BYTES = 1000
 _LEVEL = 1
 _REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
@@ -50,6 +47,5 @@ COMPRESSION = CompressionConfig(
     minimum_size=_MIN_BYTES,
     gzip_compress_level=_LEVEL,
     middleware_class=_Compression,
-    exclude_opt_key=UNCOMPRESSED,
 )
 """The same rules for the routes of the framework."""
