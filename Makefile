@@ -102,7 +102,7 @@ docs: $(VENV)/.docs ## [run] write the tables and the command reference of docs/
 	@$(BIN)/python -m docs.tables
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-screenshots: $(VENV)/.test-slow browser ## [run] take the images of the documentation again, and 30 of the page to build/screenshots
+screenshots: $(VENV)/.test-slow browser ## [run] take the images of the documentation again, and 24 of the page to build/screenshots
 	@$(BIN)/python -m tests.browser.screenshots
 
 format: $(VENV)/.check ## [test] format the code

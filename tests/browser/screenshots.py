@@ -29,7 +29,6 @@ _VIEWS = {
     "try": "#try?model=detector",
     "code": "#request?model=detector",
     "models": "#models",
-    "metrics": "#metrics?model=detector",
     "recorded": "#recorded",
 }
 
@@ -57,8 +56,6 @@ def _open_view(page: Page, view: str) -> None:
     elif view == "code":
         page.get_by_role("button", name="Send").click()
         expect(page.get_by_role("group", name="Response")).to_contain_text("outputs")
-    elif view == "metrics":
-        expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
     elif view == "recorded":
         expect(page.get_by_text("found, newest first")).to_be_visible()
     else:
@@ -74,19 +71,17 @@ def _take_views(browser: Browser, address: str) -> None:
 
 
 def main() -> None:
-    """Write the images of `docs`, and five views in three sizes and two schemes to `build/screenshots`."""
+    """Write the images of `docs`, and four views in three sizes and two schemes to `build/screenshots`."""
     drawn = ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--draw", str(_DOCS / "detections.jpg"))
     subprocess.run([sys.executable, "-m", "app", "predict", str(_SCENE), *drawn], cwd=ROOT, check=True)
-    with run_server("--demo") as server, chromium() as browser:
-        with open_page(browser, server.address, size=_SIZE) as page:
-            expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(5)
-            page.wait_for_load_state("networkidle")
-            _write(page.screenshot(), _DOCS / "page.png")
-        _send_traffic(server.address)
-        with open_page(browser, f"{server.address}/#metrics?model=detector", size=_SIZE) as page:
-            expect(page.get_by_role("status")).to_have_text("Live")
-            expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
-            _write(page.screenshot(full_page=True), _DOCS / "metrics.png")
+    with (
+        run_server("--demo") as server,
+        chromium() as browser,
+        open_page(browser, server.address, size=_SIZE) as page,
+    ):
+        expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(5)
+        page.wait_for_load_state("networkidle")
+        _write(page.screenshot(), _DOCS / "page.png")
     with (
         tempfile.TemporaryDirectory() as folder,
         run_server("--demo", "--record", f"{folder}/recorded.db", "--record-images", f"{folder}/images") as server,

@@ -18,7 +18,6 @@ VIEWS = {
     "request": ("#request?model=detector&sample=scene.jpg", "Response"),
     "recorded": ("#recorded", "Filters"),
     "models": ("#models?model=detector", "Detected properties"),
-    "metrics": ("#metrics", "This process"),
 }
 LOOKS: tuple[tuple[Size, Scheme], ...] = ((DESKTOP, "light"), (PHONE, "dark"))
 

@@ -53,13 +53,10 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, tmp_path: Path)
         expect(rows).to_have_count(2)
         for row, window in zip(rows.all(), windows[::-1], strict=True):
             cells = row.locator("td").all_inner_texts()
-            assert cells[:3] == [
-                "drifted" if window["drifted"] else "no drift",
-                str(WINDOW),
-                f"{window['similarity']:.3f}",
-            ]
-            assert len(cells) == 3 + len(window["tests"])
-        assert page.get_by_role("img").count() == 1
+            verdict = "drifted" if window["drifted"] else "no drift"
+            similarities = [f"{window[name]:.3f}" for name in ("similarity", "baseline_similarity")]
+            assert cells[:4] == [verdict, str(WINDOW), *similarities]
+            assert len(cells) == 4 + len(window["tests"])
         expect(page.get_by_role("region", name="Recorded inferences")).to_have_count(0)
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})

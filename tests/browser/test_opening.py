@@ -75,10 +75,10 @@ def test_header_has_one_line_and_texts_do_not_overlap(browser: Browser, server: 
 
 
 def test_phone_has_a_compact_header(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#metrics", size=PHONE) as page:
+    with open_page(browser, f"{server}/#models", size=PHONE) as page:
         assert box_of(page.get_by_role("banner"))["height"] < 56
         views = page.get_by_role("navigation")
-        views.get_by_role("button", name="Metrics").click()
+        views.get_by_role("button", name="Models").click()
         assert violations(page) == []
         views.get_by_role("link", name="Try").click()
         expect(views.get_by_role("link")).to_have_count(0)

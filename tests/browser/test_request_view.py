@@ -258,7 +258,7 @@ def test_tensors_and_texts_work_over_every_protocol(
 
 
 def test_protocol_can_be_chosen_before_the_models_are_loaded(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#metrics") as page:
+    with open_page(browser, f"{server}/#models") as page:
         held_routes: list[Route] = []
         page.route("**/page/models.json", lambda route: held_routes.append(route))
         page.goto(f"{server}/#request?model=greeter")

@@ -106,7 +106,7 @@ def test_view_chosen_while_the_address_is_saved_is_opened(browser: Browser, serv
 
 
 def test_image_decoded_after_its_view_was_left_leaves_the_address(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#metrics") as page:
+    with open_page(browser, f"{server}/#models") as page:
         page.add_init_script(HELD_IMAGES)
         page.goto("about:blank")
         page.goto(f"{server}/#try?model=detector&sample=scene.jpg")

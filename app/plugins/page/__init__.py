@@ -1,11 +1,11 @@
-"""A web page to try models and watch the server."""
+"""A web page to try models, and to load and unload them."""
 
 from app.core.hooks import Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
 
 plugin = Plugin(
     api=1,
-    requires=("openapi", "drawing"),
+    requires=("drawing",),
     settings=(PageSettings,),
     start=Ref("app.plugins.page.page:start"),
     page=Page(
@@ -13,7 +13,6 @@ plugin = Plugin(
             View(id="try", title="Try", order=10),
             View(id="request", title="Use in code", order=20),
             View(id="models", title="Models", order=80),
-            View(id="metrics", title="Metrics", order=90),
         ),
         requests={
             "chariot": "request_chariot.js",

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from app import __version__
 from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.servable import Servable
 from app.plugins.drawing.palette import VIVID, Colour, colours_of
 from app.plugins.page.page_files import PageSample
-from app.plugins.page.request_history import HistoryWindow, Resolution, quantiles
-from app.plugins.page.trends import Trends
+from app.plugins.page.usage import ModelUsage
 from metadata.model import Fact
 from tasks.inference.tensor import TensorSpec
 
@@ -54,20 +52,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     facts: Sequence[Fact] = ()
     parameters: Mapping[str, Any] = {}
-
-
-class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of one model, all versions together.
-
-    Attributes:
-        requests: finished requests of the last 30 days, since the start of the server.
-        latency: median latency of successful requests of the last 24 hours in milliseconds; None without any.
-        last_used: seconds since the last request ended, as exact as the trends; None without requests.
-    """
-
-    requests: int = 0
-    latency: float | None = None
-    last_used: int | None = None
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,21 +125,3 @@ def _parameters(servable: Servable) -> Mapping[str, Any]:
         for name, field in properties.items()
         if name != "candidate_labels" or servable.description.open_vocabulary
     }
-
-
-def model_usage(trends: Trends, name: str) -> ModelUsage:
-    """Return the use of the model called `name`."""
-    days, hours = trends.for_model(name, Resolution.DAYS), trends.for_model(name, Resolution.HOURS)
-    requests = int(days.requests.sum())
-    if not requests:
-        return ModelUsage()
-    latencies = hours.latencies.sum(axis=0)
-    median = float(quantiles(latencies, (0.5,))[0]) / 1e6 if latencies.any() else None
-    ages = (_age(trends.for_model(name, resolution), resolution) for resolution in Resolution)
-    return ModelUsage(requests=requests, latency=median, last_used=next(age for age in ages if age is not None))
-
-
-def _age(window: HistoryWindow, resolution: Resolution) -> int | None:
-    """Return the seconds since the last interval with requests, None without any."""
-    (used,) = np.nonzero(window.requests)
-    return (resolution.size - 1 - int(used[-1])) * resolution.interval if used.size else None

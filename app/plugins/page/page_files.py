@@ -73,22 +73,16 @@ def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
 
 
 def render_shell(
-    root: str,
     views: Iterable[View] = (),
     requests: Mapping[str, str] | None = None,
     parts: Iterable[tuple[str, str]] = (),
-    *,
-    initial_view: str = "try",
 ) -> PageFile:
-    """Return the HTML that holds all views.
+    """Return the HTML that holds all views. Its addresses are relative, so that a proxy can serve it under any path.
 
     Args:
-        root: relative path from the address of the page to the server's root, empty or ending in a slash. The page uses
-            only relative addresses, so that a proxy can serve it under any path.
         views: the enabled views.
         requests: by the id of a protocol, the file that writes its requests.
         parts: the id of a view, and a file that adds elements to it.
-        initial_view: the view that opens when the address names none.
     """
     tasks = {
         str(task_type): {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
@@ -96,7 +90,6 @@ def render_shell(
     }
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
     sorted_views = sorted(views, key=lambda view: view.order)
-    html = html.replace("{root}", root).replace("{opens}", initial_view)
     values = {"views": sorted_views, "requests": requests or {}, "parts": list(parts), "tasks": tasks}
     for name, value in values.items():
         html = html.replace(f"{{{name}}}", escape(msgspec.json.encode(value).decode()))
@@ -110,21 +103,6 @@ def file_response(file: PageFile, request: HttpRequest) -> Response[bytes]:
     if etag in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
     return Response(file.content, headers=headers, media_type=file.media_type)
-
-
-def wants_html(accept: str) -> bool:
-    """Return whether `Accept` prefers HTML to JSON, as browsers do and health checks do not."""
-    qualities = dict(_quality(part) for part in accept.lower().split(","))
-    return qualities.get("text/html", 0) > qualities.get("application/json", 0)
-
-
-def _quality(text: str) -> tuple[str, float]:
-    media_type, *parameters = (part.strip() for part in text.split(";"))
-    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
-    try:
-        return media_type, float(quality)
-    except ValueError:
-        return media_type, 0
 
 
 def _read(path: Path) -> PageFile:

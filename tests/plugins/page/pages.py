@@ -1,4 +1,4 @@
-"""An app with a web page whose clock the test sets."""
+"""An app with a web page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +11,11 @@ from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.page.page import WebPage
-from app.plugins.page.trends import Trends
 from tasks.inference.limits import Limits
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 from tests.support.servers.apps import app_with_parts
 
 NAMES = ("classifier", "detector")
-
-
-class Clock:
-    """Return a time that only the test changes."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def model_source(name: str, version: str = "1", **settings: Any) -> ModelSource:
@@ -42,16 +31,11 @@ def repository_of(*sources: ModelSource, unloaded: Sequence[ModelSource] = ()) -
     return Repository(registry, lambda: [*sources, *unloaded], load_fake_model)
 
 
-def engine_of(trends: Trends) -> Engine:
-    repository = repository_of(*map(model_source, NAMES))
-    return Engine(repository, [], Limits(), workers=2, batched_observers=[trends])
-
-
 def app_of(engine: Engine, page: WebPage | None) -> Litestar:
     return app_with_parts(engine) if page is None else app_with_parts(engine, page.parts)
 
 
 def app_of_page(repository: Repository, limits: Limits | None = None, **options: Any) -> Litestar:
     engine = Engine(repository, [], limits or Limits(), workers=2)
-    page = WebPage(engine, Trends(engine.registry.has_model), **options)
+    page = WebPage(engine, **options)
     return app_with_parts(engine, page.parts, protocol=options.get("chariot_protocol", "chariot-v2-kserve"))

@@ -12,9 +12,9 @@ from app.core.engine.models.registry import Registry
 from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_IMAGES
-from app.plugins.page.catalogue import ModelEntry, ModelUsage, describe_models, model_usage
+from app.plugins.page.catalogue import ModelEntry, describe_models
 from app.plugins.page.page_files import read_sample, samples
-from app.plugins.page.trends import Trends
+from app.plugins.page.usage import ModelUsage, UsageObserver
 from tasks.inference.error import ErrorKind
 from tasks.task import TaskType
 from tests.plugins.page.pages import app_of_page, model_source, repository_of
@@ -120,20 +120,13 @@ def test_every_image_task_has_a_sample() -> None:
     assert {task for sample in samples() for task in sample.task_types} == image_task_types
 
 
-def test_usage_counts_requests_and_says_when_the_last_ended() -> None:
-    now = 50.0
-    trends = Trends(lambda name: name == "detector", clock=lambda: now)
-    assert model_usage(trends, "detector") == ModelUsage()
+def test_usage_counts_requests_and_errors_of_known_models() -> None:
+    observer = UsageObserver(lambda name: name == "detector")
     event = RequestContext(protocol="kserve-v2", request_id="1", model_name="detector", total=20_000_000)
-    trends.observe(event)
-    trends.observe(msgspec.structs.replace(event, outcome=ErrorKind.INVALID_REQUEST))
-    now = 60.0
-    usage = model_usage(trends, "detector")
-    assert (usage.requests, usage.last_used) == (2, 9)
-    assert usage.latency == pytest.approx(20, rel=0.05)
-    now = 50.0 + 3 * 3600
-    # The hour of a request is known, not its minute.
-    assert model_usage(trends, "detector").last_used == 2 * 3600
-    now = 50.0 + 3 * 86400
-    usage = model_usage(trends, "detector")
-    assert (usage.requests, usage.latency, usage.last_used) == (2, None, 2 * 86400)
+    observer.observe(event)
+    observer.observe(msgspec.structs.replace(event, total=10_000_000, count=3))
+    observer.observe(msgspec.structs.replace(event, outcome=ErrorKind.INVALID_REQUEST))
+    observer.observe(msgspec.structs.replace(event, explanation=True))
+    observer.observe(msgspec.structs.replace(event, model_name="stranger"))
+    assert observer.usage_of("detector") == ModelUsage(requests=5, errors=1, latency=12.5)
+    assert observer.usage_of("stranger") == ModelUsage()

@@ -21,10 +21,10 @@ from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_listener_app
 from app.core.server.serving import Listener
 from app.core.settings.server import ServerSettings
+from app.plugins.grps.monitor import Monitor
 from app.plugins.keys.key_file import add_key
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
-from app.plugins.page.trends import Trends
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
@@ -81,7 +81,6 @@ def authenticated_app(
     listener = Listener(app=listener_app)
     page = WebPage(
         engine,
-        Trends(engine.registry.has_model),
         True,
         proxy=ProtocolProxy([LISTENERS[0].name], lambda _: listener, lambda: grpc_server),
         access=http_access,
@@ -91,6 +90,7 @@ def authenticated_app(
     return app_with_parts(
         engine,
         page.parts,
+        Monitor(engine).parts,
         recordings,
         protocol=protocol or ServerSettings().chariot_protocol,
         metrics=metrics,

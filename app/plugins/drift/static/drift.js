@@ -1,13 +1,12 @@
 // In Recorded: how similar each model's images are to its baseline, by window.
 
-import { trendChart } from "./charts.js";
 import { poll, requestJson } from "./connection.js";
 import { disclosure, make, setText, tableHead } from "./dom.js";
 import { count, counted, localTime } from "./format.js";
 
 const POLL_MS = 3000;
 const MAX_ROWS = 20;
-const COLUMNS = ["Ended", "Verdict", "Images", "Similarity"];
+const COLUMNS = ["Ended", "Verdict", "Images", "Similarity", "Baseline"];
 const NONE = "No window is complete yet. Each window is compared with the baseline when it has all its images.";
 
 export function extend(container, { tools }) {
@@ -45,12 +44,6 @@ export function extend(container, { tools }) {
 
 function createPanel(name) {
   const state = make("span.badge");
-  const similarity = trendChart({
-    title: "Similarity to the baseline",
-    lines: { similarity: "now", baseline: "baseline" },
-    format: (value) => (value === null ? "–" : value.toFixed(2)),
-    min: 1,
-  });
   const label = `Windows of ${name}`;
   const table = make("table.text-table.figures-table", { "aria-label": label });
   return {
@@ -58,7 +51,6 @@ function createPanel(name) {
       "section",
       { "aria-label": name },
       make("div.card-header", make("h3", name), state),
-      make("div.charts", similarity.element),
       make("div.scrollable", { tabindex: "0", role: "group", "aria-label": label }, table),
     ),
     show(summaries) {
@@ -69,9 +61,6 @@ function createPanel(name) {
       const last = windows.at(-1);
       setText(state, verdict(last));
       state.dataset.state = last.drifted ? "UNAVAILABLE" : "READY";
-      const over = `last ${counted(windows.length, "window")}`;
-      const column = (key) => windows.map((window) => window[key]);
-      similarity.show({ similarity: column("similarity"), baseline: column("baseline_similarity") }, "windows", over);
       const tests = Object.keys(last.tests);
       const rows = windows.slice(-MAX_ROWS).reverse();
       const body = make("tbody", ...rows.map((window) => createRow(window, tests)));
@@ -81,7 +70,8 @@ function createPanel(name) {
 }
 
 function createRow(window, tests) {
-  const cells = [verdict(window), count(window.images), window.similarity?.toFixed(3) ?? "–"];
+  const similarities = [window.similarity, window.baseline_similarity].map((value) => value?.toFixed(3) ?? "–");
+  const cells = [verdict(window), count(window.images), ...similarities];
   const testCells = tests.map((test) => {
     const p = window.tests[test];
     return make("td", p <= window.alpha ? { class: "bad" } : {}, p === undefined ? "–" : formatP(p));

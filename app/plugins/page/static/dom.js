@@ -1,6 +1,5 @@
 // Create elements, controls and messages. Values are always set as text, never as HTML: model names may contain markup.
 
-const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -15,10 +14,6 @@ export function make(selector, ...parts) {
   const element = fill(document.createElement(tag), attributes, parts);
   if (classes.length) element.classList.add(...classes);
   return element;
-}
-
-export function makeSvg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 // A table head with a heading for each [key, label] of `columns`, an object or a list.

@@ -15,12 +15,6 @@ export function counted(number, noun) {
   return `${count(number)} ${number === 1 ? noun : `${noun}s`}`;
 }
 
-export function rate(value) {
-  if (value === null) return NONE;
-  if (value < 0.1) return significant(value, 1);
-  return value >= 100 ? count(value) : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
-}
-
 export function milliseconds(value) {
   if (value === null) return NONE;
   if (value >= 10000) return `${significant(value / 1000, 3)} s`;
@@ -34,21 +28,12 @@ export function percent(value) {
   return `${value >= 100 ? count(value) : value.toFixed(1)} %`;
 }
 
-export function cores(value) {
-  return value === null ? NONE : `${count(100 * value)} %`;
-}
-
 export function bytes(value) {
   if (value === null) return NONE;
   const [mib, gib] = [value / 2 ** 20, value / 2 ** 30];
   if (gib >= 1) return `${gib.toFixed(gib < 10 ? 2 : 1)} GiB`;
   if (mib < 0.1) return "< 0.1 MiB";
   return `${mib < 10 ? mib.toFixed(1) : count(mib)} MiB`;
-}
-
-// For axes, which have round numbers.
-export function trimmed(figure) {
-  return figure.replace(/\.0+(?= |$)/, "").replace(/(\.\d*[1-9])0+(?= |$)/, "$1");
 }
 
 // Isolate text that contains right-to-left characters or direction controls, so that it does not reorder its
@@ -66,11 +51,4 @@ export function localTime(milliseconds) {
 // A value of JSON as people write it.
 export function valueText(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-export function duration(seconds) {
-  if (seconds < 120) return `${Math.floor(seconds)} s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
-  return `${Math.floor(seconds / 86400)} days`;
 }

@@ -1,4 +1,4 @@
-// The page frame: name, navigation, connection state, and routing to views.
+// The page frame: name, navigation, and routing to views.
 //
 // A view is a module with its id as name, which loads on first use. Its function open(element, tools) returns
 // { change(parameters), close() }. Its address is #id?parameters. A section is a module with the function
@@ -7,11 +7,10 @@
 import { checkConnection, watchConnection } from "./connection.js";
 import { button, make, setText } from "./dom.js";
 
-const STATES = { connecting: "Connecting", live: "Live", paused: "Paused while hidden" };
 const LOST = "The server cannot be reached. This page tries again until it answers.";
 const NOT_LOADED = "This view could not be loaded. Check that the server is running, then try again.";
 // The server writes its views into the page (app/plugins/page/page_files.py): those of its plugins, in order.
-const { views, opens, parts } = document.documentElement.dataset;
+const { views, parts } = document.documentElement.dataset;
 const ENABLED = JSON.parse(views);
 const ENABLED_VIEWS = ENABLED.filter(({ within }) => !within);
 const SECTIONS = ENABLED.filter(({ within }) => within);
@@ -19,7 +18,6 @@ const SECTIONS = ENABLED.filter(({ within }) => within);
 const PARTS = [...SECTIONS.map(({ within, id }) => [within, `${id}.js`]), ...JSON.parse(parts)];
 
 const main = make("main", { id: "view", tabindex: "-1" });
-const state = make("p.state", { role: "status" });
 const banner = make("div.banner", { role: "alert", hidden: "" }, make("p", LOST));
 banner.append(button("Retry", checkConnection));
 // On a phone the views are behind a button with the name of the current one.
@@ -39,9 +37,7 @@ document.body.replaceChildren(
       make("span.brand-name", "Charioteer"),
     ),
     make("nav", { "aria-label": "Views" }, menu, list),
-    state,
     make("a", { href: new URL("../guide/index.html", import.meta.url) }, "Docs"),
-    make("a", { href: new URL("../docs", import.meta.url) }, "API"),
   ),
   banner,
   main,
@@ -66,10 +62,6 @@ const tools = {
   has: (id) => ENABLED.some((view) => view.id === id),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
-  state(name) {
-    setText(state, STATES[name]);
-    state.dataset.state = name;
-  },
   // Keep the state of the view in its address, without a history entry.
   save(parameters) {
     const { id } = current;
@@ -131,7 +123,7 @@ async function route() {
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
   const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
   const section = SECTIONS.find((candidate) => candidate.id === id);
-  const view = findView(section?.within ?? id) ?? findView(opens) ?? ENABLED_VIEWS[0];
+  const view = findView(section?.within ?? id) ?? ENABLED_VIEWS[0];
   parameters = new URLSearchParams(query);
   if (view === current) {
     opened?.change(parameters);
@@ -148,8 +140,6 @@ async function route() {
   document.title = `${view.title} · Charioteer`;
   main.replaceChildren();
   main.dataset.view = view.id;
-  setText(state, "");
-  delete state.dataset.state;
   const module = await import(`./${view.id}.js`).catch(() => null);
   // The user may have opened another view meanwhile.
   if (view !== current) return;

@@ -3,7 +3,7 @@
 import { fetchCatalogue, taskName } from "./catalogue.js";
 import { poll, requestJson } from "./connection.js";
 import { button, make, notice, setText, tableHead } from "./dom.js";
-import { bytes, count, counted, duration, milliseconds } from "./format.js";
+import { bytes, count, counted, milliseconds } from "./format.js";
 import { STATES, modelDetails } from "./model_details.js";
 
 const POLL_MS = 4000;
@@ -14,9 +14,9 @@ const COLUMNS = {
   task: "Task",
   version: "Version",
   memory: "Memory",
-  latency: "Latency p50",
   requests: "Requests",
-  used: "Last use",
+  errors: "Errors",
+  latency: "Mean latency",
   actions: "Actions",
 };
 
@@ -25,7 +25,9 @@ export function open(main, tools) {
   const message = notice();
   const table = make("table.text-table.models-table", tableHead(COLUMNS));
   const entries = new Map();
-  const heading = make("div.heading", make("h1", "Models"), status);
+  const metrics = make("a", { href: new URL("metrics", tools.root) }, "Metrics");
+  const dashboard = make("a", { href: new URL("guide/configuration.html#metrics", tools.root) }, "Grafana dashboard");
+  const heading = make("div.heading", make("h1", "Models"), status, metrics, dashboard);
   main.append(heading, message.element, make("section.panel", { "aria-label": "Models" }, table));
   let selected = "";
   let busyModel = "";
@@ -96,7 +98,7 @@ export function open(main, tools) {
   };
 }
 
-const NO_USAGE = { requests: 0, latency: null, last_used: null };
+const NO_USAGE = { requests: 0, errors: 0, latency: 0 };
 const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
 // One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
@@ -135,7 +137,7 @@ function createEntry(name, { tools, change, select }) {
   const reasons = make("div");
   const body = make("div.model-details", { id });
   const figures = Object.fromEntries(
-    ["version", "memory", "latency", "requests", "used"].map((key) => [key, make("td", { class: `col-${key}` })]),
+    ["version", "memory", "requests", "errors", "latency"].map((key) => [key, make("td", { class: `col-${key}` })]),
   );
   const row = make(
     "tr",
@@ -167,10 +169,9 @@ function createEntry(name, { tools, change, select }) {
     show(model, admin) {
       const { usage, memory, ...described } = model;
       setText(figures.memory, bytes(memory));
-      setText(figures.latency, milliseconds(usage.latency));
       setText(figures.requests, count(usage.requests));
-      const used = usage.last_used;
-      setText(figures.used, used === null ? "–" : used < 5 ? "now" : `${duration(used)} ago`);
+      setText(figures.errors, count(usage.errors));
+      setText(figures.latency, milliseconds(usage.latency || null));
       const current = JSON.stringify([described, admin]);
       this.setBusy(false);
       // Leave an unchanged entry alone, so that it keeps focus and selection.

@@ -44,7 +44,6 @@ OPEN = {
 }
 READ = {
     "GET /metrics",
-    "GET /docs",
     "GET /openapi.json",
     "GET /schema",
     "GET /schema/openapi.json",
@@ -58,7 +57,6 @@ READ = {
     "GET /page/models.json",
     "GET /page/samples/{name:str}",
     "GET /page/repository",
-    "ANY /page/events",
 }
 ADMIN = {"POST /page/repository/{name:str}/load", "POST /page/repository/{name:str}/unload"}
 INFER = {

@@ -46,7 +46,7 @@ MODEL = "echo-fp32"
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "/health", "/healthz", "/ready", "/metrics", "/docs", "/openapi.json", "/nowhere"),
+        *("/", "/health", "/healthz", "/ready", "/metrics", "/openapi.json", "/nowhere"),
         *("/v2", "/v2/health/ready", f"/v2/models/{MODEL}", f"/v2/models/{MODEL}/ready", "/v2/models/missing/ready"),
         *(f"/v1/models/{MODEL}", "/grps/v1/health/live", "/grps/v1/health/ready"),
     ],
@@ -58,15 +58,15 @@ def test_head_has_status_and_content_type_of_get_without_body(client: Client, pa
     assert head_response.content == b""
 
 
-@pytest.mark.parametrize("path", ["/inferences", "//inferences", "/page/events", "//page/events", "/page//events"])
+@pytest.mark.parametrize("path", ["/inferences", "//inferences", "/tail/events", "//tail/events", "/tail//events"])
 def test_head_of_endless_responses_is_405(path: str) -> None:
-    @get(["/inferences", "/page/events", "/metrics"], sync_to_thread=False)
+    @get(["/inferences", "/tail/events", "/metrics"], sync_to_thread=False)
     def handle() -> str:
         return "begun"
 
     app = HeadSupport([handle], openapi_config=None)
     app.before_routes = app.answer_other
-    app.costly_prefixes = ("/inferences", "/page")
+    app.costly_prefixes = ("/inferences", "/tail")
     with TestClient(app) as client:
         assert client.get(f"http://testserver.local{path}").text == "begun"
         assert client.head(f"http://testserver.local{path}").status_code == 405
@@ -122,9 +122,3 @@ def test_allow_of_a_verb_lists_only_the_methods_that_serve_it(all_routes: Client
 
 def test_unknown_verb_stays_part_of_the_model_name(all_routes: Client) -> None:
     assert all_routes.get(f"/v1/models/{DETECTOR}:fly").status_code == 404
-
-
-def test_allow_of_page_events_is_get_only(all_routes: Client) -> None:
-    for method in ("HEAD", "POST", "OPTIONS"):
-        response = all_routes.request(method, "/page/events")
-        assert (response.status_code, response.headers["allow"]) == (405, "GET")
