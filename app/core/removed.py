@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 
 REMOVED = {
     "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
+    "/monitoring/prometheus/metrics": 'read /metrics of the main port, with protocol="tensorflow-serving"',
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",

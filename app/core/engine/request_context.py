@@ -46,7 +46,6 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         address: the address of the peer, which may be a shared proxy; empty if it is unknown.
         response_headers: headers that annotators add to the response (gRPC: trailing metadata), by name.
         model_name: the requested model, empty if the request did not name one.
-        operation: what the client asks of the model, in a protocol with several operations; otherwise empty.
         explanation: whether the client requested explanations, which take hundreds of times as long.
         trial: whether the client marks it as a trial, which records and drift keep apart from other requests.
         max_queue_seconds: seconds that it may wait for a worker; None for no limit.
@@ -85,7 +84,6 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     address: str = ""
     response_headers: dict[str, str] = field(default_factory=dict[str, str])
     model_name: str = ""
-    operation: str = ""
     explanation: bool = False
     trial: bool = False
     max_queue_seconds: float | None = None

@@ -1,6 +1,5 @@
 """TensorFlow Serving's REST API: the handler for every method and path of its port."""
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from litestar import Response
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import error_response, to_response
-from app.core.protocols.inference_call import PROMETHEUS, HttpResponse, RequestHead
+from app.core.protocols.inference_call import HttpResponse, RequestHead
 from app.core.protocols.protocol import (
     INFER_FAILURES,
     Endpoint,
@@ -21,11 +20,11 @@ from app.core.protocols.protocol import (
     infer_endpoint,
     read_endpoint,
 )
+from app.core.removed import removed_advice
 from app.plugins.tensorflow_serving.codec import TensorFlowRequestCodec
-from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
 from app.plugins.tensorflow_serving.signatures import signature_definitions
 from app.plugins.tensorflow_serving.targets import (
-    METRICS_PATH,
+    TENSORFLOW_SERVING,
     LoadingStatus,
     ModelTarget,
     Verb,
@@ -150,21 +149,14 @@ class TensorFlowServing(HttpListener):
         return msgspec.structs.replace(answer, status=status, headers=(*answer.headers, *self._headers))
 
     def permission(self, request: HttpRequest, /) -> Permission:
-        if _path_of(request).partition("?")[0] == METRICS_PATH:
-            # The metrics page accepts every method.
-            return "read"
         # Browsers send preflight requests without credentials.
         return "open" if request.method == "OPTIONS" else "infer"
 
     def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        metrics = RequestMetrics(engine.registry.has_model)
-        engine.batched_observers.attach(observers=[metrics])
-
         async def handle(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)
-            if path.partition("?")[0] == METRICS_PATH:
-                engine.batched_observers.flush()
-                return _metrics_page(metrics, path)
+            if advice := removed_advice(path.partition("?")[0]):
+                return Response(self.error_body(InferenceError(ErrorKind.MODEL_NOT_FOUND, advice)), status_code=404)
             if not is_api_path(path):
                 return Response(_NOT_FOUND, status_code=404, media_type="text/html")
             if request.method == "OPTIONS":
@@ -173,26 +165,21 @@ class TensorFlowServing(HttpListener):
                 allowed = "http://" in origin or "https://" in origin
                 headers = {**dict(self._headers), "Allow": ", ".join(served_methods(path))}
                 return Response(b"", status_code=200 if allowed else 400, headers=headers)
-            return self._respond(engine, metrics, request, path)
+            return self._respond(engine, request, path)
 
         return handle
 
-    def _respond(self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str) -> Response[bytes]:
-        started = time.perf_counter_ns()
-        model, failure = "", None
+    def _respond(self, engine: Engine, request: HttpRequest, path: str) -> Response[bytes]:
         try:
-            target = parse_target(request.method, path)
-            model = target.model
-            answer = HttpResponse(content=self._description(engine, target), headers=self._headers)
+            content = self._description(engine, parse_target(request.method, path))
         except InferenceError as error:
-            failure, answer = error, self.error_response(error)
-        metrics.record_other(model, failure, time.perf_counter_ns() - started)
-        return to_response(answer)
+            return to_response(self.error_response(error))
+        return to_response(HttpResponse(content=content, headers=self._headers))
 
     def _start(
         self, engine: Engine, verb: Verb, head: RequestHead, body: bytes, context: RequestContext
     ) -> TensorFlowRequestCodec:
-        context.operation = verb
+        del context
         return TensorFlowRequestCodec(
             engine=engine,
             target=ModelTarget(model=head.target, version=read_version(head.version), label=head.label, verb=verb),
@@ -220,10 +207,3 @@ def _path_of(request: HttpRequest) -> str:
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
     query = request.scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path
-
-
-def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
-    if path != METRICS_PATH:
-        message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
-        return Response(message.encode(), status_code=400, media_type="text/plain")
-    return Response(metrics.render(), media_type=PROMETHEUS)

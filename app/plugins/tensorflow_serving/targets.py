@@ -16,7 +16,7 @@ from app.core.engine.models.registry import ModelState, Registration, Registry
 from app.plugins.tensorflow_serving.version_labels import version_with_label
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-METRICS_PATH = "/monitoring/prometheus/metrics"
+TENSORFLOW_SERVING = "tensorflow-serving"
 
 Verb = Literal["predict", "classify", "regress", "status", "metadata"]
 

@@ -8,7 +8,6 @@ import pytest
 
 from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.plugins.tensorflow_serving.proto import message_class
-from tests.plugins.tensorflow_serving.test_predict import listener_client
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine, run_grpc_server
@@ -207,19 +206,3 @@ def test_code_for_a_loading_model_comes_from_the_settings(loading_status: Any, c
         assert error == (code, "Servable not found for request: Latest(half_plus_two)")
         (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status
         assert status.state == 20
-
-
-def test_rest_and_grpc_share_metrics() -> None:
-    engine = build_engine(("half_plus_two",))
-    with run_grpc_server(engine, protocols=[TensorFlowPredictionService()]) as peer, listener_client(engine) as client:
-        call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
-        call_error(peer, "Predict", model_spec=spec("half_plus_two", signature_name="s"))
-        call_error(peer, "Predict", model_spec=spec("unknown"))
-        client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
-        page = client.get("/monitoring/prometheus/metrics").text
-    count = ":tensorflow:serving:request_count"
-    assert f'{count}{{model_name="half_plus_two",status="OK"}} 2.0' in page
-    assert f'{count}{{model_name="half_plus_two",status="FAILED_PRECONDITION"}} 1.0' in page
-    assert f'{count}{{model_name="",status="NOT_FOUND"}} 1.0' in page
-    latency = ":tensorflow:serving:request_latency_count"
-    assert f'{latency}{{API="Predict",entrypoint="GRPC",model_name="half_plus_two"}} 1.0' in page

@@ -19,7 +19,6 @@ from app.core.server.http.asgi import create_app, create_listener_app
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tests.support.data.images import encode_base64, encode_image, rectangle
 from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.servers.grpc_server import build_engine_from_sources
 
@@ -203,51 +202,7 @@ def test_openapi_schema_describes_the_listener() -> None:
         assert found >= expected | {(f"{model}:{verb}", "post") for verb in ("predict", "classify", "regress")}
 
 
-def metrics(client: Client) -> dict[str, float]:
-    answer = client.get("/monitoring/prometheus/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain; ")
-    assert answer.headers["content-type"].count("charset") == 1
-    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
-def test_metrics_count_the_requests_of_this_listener(engine: Engine) -> None:
-    image = {"b64": encode_base64(encode_image(rectangle()))}
-    with listener_client(engine) as client:
-        for _ in range(3):
-            client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
-        client.post("/v1/models/half_plus_two:regress", json={"examples": [{"x": 1.0}]})
-        client.post("/v1/models/half_plus_two:predict", content=b"{")
-        client.post("/v1/models/missing:predict", json={"instances": [1.0]})
-        client.post("/v1/models/failing:predict", json={"instances": [image]})
-        client.get("/v1/models/half_plus_two")
-        client.get("/v1/foo")
-        samples = metrics(client)
-    count = ":tensorflow:serving:request_count"
-    assert {name: value for name, value in samples.items() if name.startswith(f"{count}{{")} == {
-        f'{count}{{model_name="half_plus_two",status="OK"}}': 5,
-        f'{count}{{model_name="half_plus_two",status="INVALID_ARGUMENT"}}': 1,
-        # Unknown model names do not become metric labels.
-        f'{count}{{model_name="",status="NOT_FOUND"}}': 1,
-        f'{count}{{model_name="",status="INVALID_ARGUMENT"}}': 1,
-        f'{count}{{model_name="failing",status="INTERNAL"}}': 1,
-    }
-    latency = ":tensorflow:serving:request_latency_count"
-    assert {name: value for name, value in samples.items() if name.startswith(latency)} == {
-        f'{latency}{{API="predict",entrypoint="REST",model_name="half_plus_two"}}': 3,
-        f'{latency}{{API="regress",entrypoint="REST",model_name="half_plus_two"}}': 1,
-        f'{latency}{{API="",entrypoint="REST",model_name="half_plus_two"}}': 1,
-    }
-    runtime = ":tensorflow:serving:runtime_latency_count"
-    assert {name: value for name, value in samples.items() if name.startswith(runtime)} == {
-        f'{runtime}{{API="Predict",model_name="half_plus_two",runtime="onnx"}}': 3,
-        f'{runtime}{{API="Regress",model_name="half_plus_two",runtime="onnx"}}': 1,
-    }
-
-
-def test_metrics_path_with_a_query_is_rejected(client: Client) -> None:
+def test_removed_metrics_path_says_what_to_use(client: Client) -> None:
     answer = client.get("/monitoring/prometheus/metrics?x=1")
-    assert answer.status_code == 400
-    path = "/monitoring/prometheus/metrics"
-    assert answer.text == f"Unexpected path: {path}?x=1. Should be {path}"
+    assert answer.status_code == 404
+    assert "read /metrics of the main port" in answer.json()["error"]

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import grpc
 from google.protobuf.json_format import ParseDict
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
 from app.core.protocols.protocol import Permission, report_rejections
+from app.core.protocols.status import grpc_status
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.tensorflow_serving.grpc.codec import (
     MULTI_INFERENCE,
@@ -20,9 +22,8 @@ from app.plugins.tensorflow_serving.grpc.codec import (
     read_tasks,
     target_of,
 )
-from app.plugins.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
-from app.plugins.tensorflow_serving.signatures import Method, signature_definitions
+from app.plugins.tensorflow_serving.signatures import Method, UnknownSignatureError, signature_definitions
 from app.plugins.tensorflow_serving.targets import (
     LoadingStatus,
     find_ready_version,
@@ -32,6 +33,7 @@ from app.plugins.tensorflow_serving.targets import (
 )
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
+_NAME = "tensorflow-serving-grpc"
 _PACKAGE = "tensorflow.serving"
 _SIGNATURE_DEF = "signature_def"
 _METHODS = {"Classification": Method.CLASSIFY, "Regression": Method.REGRESS}
@@ -44,7 +46,7 @@ class TensorFlowPredictionService(GrpcProtocol):
         loading_status: as `TensorFlowServing`; 503 is UNAVAILABLE, 404 is NOT_FOUND.
     """
 
-    name = TENSORFLOW_SERVING_GRPC
+    name = _NAME
     service = PREDICTION_SERVICE
     permissions: Mapping[str, Permission] = dict.fromkeys(PREDICTION_SERVICE.methods_by_name, "infer")
     queued_methods = frozenset({"Predict", "Classify", "Regress", MULTI_INFERENCE})
@@ -57,7 +59,6 @@ class TensorFlowPredictionService(GrpcProtocol):
 
         def infer(operation: str) -> Handler:
             async def method(data: bytes, context: RequestContext) -> bytes:
-                context.operation = operation
                 with report_rejections(engine, context):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
                     codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
@@ -66,14 +67,14 @@ class TensorFlowPredictionService(GrpcProtocol):
                 except InferenceError as error:
                     raise codec.map_error_path(error) from None
 
-            return unary_handler(self.name, method, grpc_code)
+            return unary_handler(self.name, method, _status_of)
 
         return {
             "Predict": infer("Predict"),
             "Classify": infer("Classification"),
             "Regress": infer("Regression"),
             MULTI_INFERENCE: infer(MULTI_INFERENCE),
-            "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
+            "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), _status_of),
         }
 
     def _codec(self, engine: Engine, operation: str, message: Any) -> PredictCodec | ExamplesCodec:
@@ -109,7 +110,7 @@ class TensorFlowPredictionService(GrpcProtocol):
 class TensorFlowModelService(GrpcProtocol):
     """The state of models. The real server's method that replaces the models is refused."""
 
-    name = TENSORFLOW_SERVING_GRPC
+    name = _NAME
     service = MODEL_SERVICE
     permissions: Mapping[str, Permission] = {"GetModelStatus": "infer", "HandleReloadConfigRequest": "admin"}
 
@@ -133,6 +134,10 @@ class TensorFlowModelService(GrpcProtocol):
             "GetModelStatus": unary_handler(self.name, get_model_status),
             "HandleReloadConfigRequest": unary_handler(self.name, reject_reload),
         }
+
+
+def _status_of(error: InferenceError) -> grpc.StatusCode:
+    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, UnknownSignatureError) else grpc_status(error.kind)
 
 
 def _parse(name: str, data: bytes, engine: Engine) -> Any:
