@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError
-from app.plugins.layouts.text_sizes import TextLine, TextPage
+from app.plugins.layouts.text_sizes import TextPage
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.oriented_object_detection import OrientedDetections
@@ -147,14 +147,6 @@ def test_page_stays_within_bounds(height: int, width: int) -> None:
     assert all(side % 32 == 0 and side >= 32 for side in frame)
     assert max(frame) <= 4000
     assert (frame[0] <= frame[1]) or height >= width
-
-
-@given(height=SIDES, width=SIDES)
-def test_line_width_follows_aspect_ratio_within_bounds(height: int, width: int) -> None:
-    tall, wide = TextLine(height=48, min_width=320, max_width=3200).input_size(height, width)
-    assert tall == 48
-    assert 320 <= wide <= 3200
-    assert wide in (320, 3200) or abs(wide - 48 * width / height) < 1
 
 
 def write_line(

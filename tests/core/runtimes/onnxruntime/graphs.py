@@ -102,7 +102,6 @@ def affine(
     file: Path,
     outputs: Mapping[str, tuple[Floats, Floats]],
     *,
-    dynamic: bool = False,
     shape: Sequence[Side] = ("batch", 3, 8, 8),
     name: str = "images",
     output_types: Mapping[str, int] | None = None,
@@ -113,7 +112,6 @@ def affine(
     Args:
         file: where to write it.
         outputs: base and gain, each [1, ...], by output name.
-        dynamic: whether the sizes of the outputs are unknown before the graph runs.
         shape: as in `write`, like the other arguments. No output depends on extra inputs.
         name: of the image input.
         output_types: the datatypes of outputs that are not FLOAT.
@@ -129,17 +127,11 @@ def affine(
         nodes += [
             helper.make_node("Reshape", ["mean", f"{output}.rank"], [f"{output}.mean"]),
             helper.make_node("Mul", [f"{output}.mean", f"{output}.gain"], [f"{output}.product"]),
-            helper.make_node("Add", [f"{output}.product", f"{output}.base"], [f"{output}.{base.ndim}"]),
+            helper.make_node("Add", [f"{output}.product", f"{output}.base"], [f"{output}.sum"]),
         ]
-        # The output size of Compress is unknown before it runs, although it keeps everything here.
-        for axis in range(base.ndim - 1, 0, -1) if dynamic else ():
-            constants[f"{output}.all.{axis}"] = np.ones(base.shape[axis], np.bool_)
-            ends = [f"{output}.{axis + 1}", f"{output}.all.{axis}"]
-            nodes.append(helper.make_node("Compress", ends, [f"{output}.{axis}"], axis=axis))
         output_type = (output_types or {}).get(output, TensorProto.FLOAT)
-        nodes.append(helper.make_node("Cast", [f"{output}.{1 if dynamic else base.ndim}"], [output], to=output_type))
-        sides = [f"{output}.{axis}" for axis in range(1, base.ndim)] if dynamic else list(base.shape[1:])
-        declared[output] = [shape[0], *sides]
+        nodes.append(helper.make_node("Cast", [f"{output}.sum"], [output], to=output_type))
+        declared[output] = [shape[0], *base.shape[1:]]
     options |= {"shape": shape, "name": name, "output_types": output_types}
     return write(file, nodes, declared, constants=constants, **options)
 

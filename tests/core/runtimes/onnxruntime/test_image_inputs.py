@@ -47,17 +47,6 @@ def test_channel_axis_is_found(
     assert (found.channels_last, found.sides, found.batch) == (channels_last, sides, shape[0])
 
 
-def test_target_sizes_and_pixel_mask_are_filled_in() -> None:
-    image, sizes = spec("images", -1, 3, -1, -1), spec("orig_target_sizes", -1, 2, datatype=Datatype.INT64)
-    mask = spec("pixel_mask", -1, -1, -1, datatype=Datatype.INT64)
-    found = read(sizes, mask, image)
-    feeds = found.feeds(np.zeros((2, 3, 4, 6), np.float32), 4, 6)
-    assert feeds["orig_target_sizes"].tolist() == [[6, 4], [6, 4]]
-    assert feeds["pixel_mask"].shape == (2, 4, 6)
-    assert feeds["pixel_mask"].all()
-    assert {feeds[name].dtype for name in ("orig_target_sizes", "pixel_mask")} == {np.dtype(np.int64)}
-
-
 def test_pixel_mask_keeps_its_declared_size() -> None:
     found = read(spec("pixel_values", -1, 3, -1, -1), spec("pixel_mask", -1, 64, 64, datatype=Datatype.INT64))
     assert found.feeds(np.zeros((1, 3, 4, 6), np.float32), 4, 6)["pixel_mask"].shape == (1, 64, 64)

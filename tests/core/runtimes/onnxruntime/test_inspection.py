@@ -66,19 +66,6 @@ def test_classes_without_names_are_labelled_by_number(tmp_path: Path) -> None:
     assert Fact("labels", "none found, class numbers are used, 0..2", Origin.GUESSED) in description.facts
 
 
-def test_dynamic_output_sizes_are_found_by_running_graph(tmp_path: Path) -> None:
-    zeros = np.zeros((1, 7, 64), np.float32)
-    known = graphs.properties("detect", NAMES, (32, 64))
-    file = graphs.affine(
-        tmp_path / "model.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"), properties=known, dynamic=True
-    )
-    inspection = inspected(graphs.source(file))
-    assert inspection.description.outputs[0].shape == (-1, -1, -1)
-    assert inspection.description.layout == "raw"
-    assert inspection.description.labels == NAMES
-    assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (32, 64)
-
-
 def test_labels_that_are_not_unicode_are_rejected(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "model.onnx", properties={"names": repr({0: "a", 1: "\ud800", 2: "c"})})
     with pytest.raises(ModelError, match=r"model.onnx: its labels are not valid Unicode"):

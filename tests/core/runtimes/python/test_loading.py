@@ -76,22 +76,6 @@ def test_hooks_run_once_for_each_instance_in_its_thread(tmp_path: Path) -> None:
     assert events[4].endswith("asked")
 
 
-def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
-    code = """
-        import asyncio
-        class Model:
-            async def load(self):
-                await asyncio.sleep(0)
-                self.labels = ["from the loop"]
-                self.loop = asyncio.get_running_loop()
-            async def predict(self, image):
-                same = asyncio.get_running_loop() is self.loop
-                return [dict(label=0, score=1, xmin=0, ymin=0, xmax=2 if same else 1, ymax=2)]
-            async def close(self): ...
-    """
-    assert msgspec.to_builtins(write_and_load(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
-
-
 def test_model_is_closed_when_it_is_dropped_and_its_last_request_has_ended(tmp_path: Path) -> None:
     code = """
         class Model:
