@@ -117,7 +117,11 @@ def test_quantised_version_keeps_the_metadata(tmp_path: Path) -> None:
     }}"""
     source = graphs.source(graphs.parse(tmp_path / "boats.onnx", text))
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b", "c"]), "boats_metadata.json")
-    quantize(source, [ROOT / "fixtures" / "images" / "scene.jpg"], tmp_path / "2")
+    # quantize wants 50 images.
+    images = [tmp_path / f"{number}.jpg" for number in range(50)]
+    for image in images:
+        image.symlink_to(ROOT / "fixtures" / "images" / "scene.jpg")
+    quantize(source, images, tmp_path / "2", max_changed=1)
     facts = facts_of(tmp_path / "2" / "model.onnx")
     assert facts["metadata"].value == "JATIC_ONNX v1 in model-metadata.json"
     assert facts["labels"].value == "3: a, b, c"
