@@ -3,6 +3,7 @@
 from fnmatch import fnmatchcase
 
 REMOVED = {
+    **dict.fromkeys(("/v1/completions", "/openai/v1/completions"), "send the text to /openai/v1/chat/completions"),
     "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
     "/monitoring/prometheus/metrics": 'read /metrics of the main port, with protocol="tensorflow-serving"',
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",

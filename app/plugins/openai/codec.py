@@ -1,7 +1,7 @@
-"""Decode chat completions and completions, and encode their answers. Pure functions of one request."""
+"""Decode chat completions, and encode their answers. Pure functions of one request."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -19,15 +19,13 @@ from app.plugins.openai.model_list import returns_texts
 from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.plugins.openai.wire import (
     WireChatRequest,
-    WireCompletionRequest,
-    WireGenerationRequest,
     WireImagePart,
     WireMessage,
     WireModelName,
     WireUsage,
 )
 from metadata.request import METADATA_PARAMETER
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
@@ -41,12 +39,11 @@ _CONTENT_PATHS = ("", "data", "data[0]", "shape", *_PROMPT_PATHS, *(f"{path}[0]"
 """Paths in the neutral input that mean the whole content. Its only prompt is no entry of the messages."""
 _JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
 
-WireT = TypeVar("WireT", bound=WireGenerationRequest)
 ValueT = TypeVar("ValueT")
 
 
-class _Codec(Generic[WireT]):
-    """One request and its answer: an `InferenceCall` that can also be streamed.
+class ChatCodec:
+    """A chat completion and its answer: an `InferenceCall` that can also be streamed.
 
     Args:
         engine: has the models and the limits.
@@ -57,13 +54,6 @@ class _Codec(Generic[WireT]):
     Attributes:
         last_events: the events at the end of a streamed answer: why it ends and, if requested, the number of tokens.
     """
-
-    wire_type: type[WireT]
-    content_name: str
-    id_prefix: str
-    answer_object: str
-    part_object: str
-    first_delta: Mapping[str, object] = {}
 
     def __init__(self, engine: Engine, body: bytes, model_name: str, context: RequestContext) -> None:
         self.model_name = model_name
@@ -82,7 +72,7 @@ class _Codec(Generic[WireT]):
             # An invalid body is reported before a missing name.
             read_json(self._body, WireModelName, limits=limits)
         registration, _ = find_model(self._engine, self.model_name, "answers with text", returns_texts)
-        wire = read_json(self._body, self.wire_type, limits=limits)
+        wire = read_json(self._body, WireChatRequest, limits=limits)
         check_supported(wire)
         self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
         tensor = self._input(wire, self._parameters(wire, registration), registration)
@@ -93,89 +83,32 @@ class _Codec(Generic[WireT]):
         if isinstance(error, UnsupportedError):
             return error
         places = {
-            **dict.fromkeys(_CONTENT_PATHS, self.content_name),
+            **dict.fromkeys(_CONTENT_PATHS, "messages"),
             **{f"data[{index}]": path for index, path in enumerate(self._image_paths)},
             "parameters": "",
             "parameters.max_new_tokens": self._length_name,
         }
-        return map_path(error, lambda _, subpath: move(subpath, places), {"inputs": self.content_name})
+        return map_path(error, lambda _, subpath: move(subpath, places), {"inputs": "messages"})
 
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Return the complete answer."""
         (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
-        choice = {"index": 0, **self._content(answer.text), "logprobs": None, "finish_reason": answer.finish}
-        content = self._encode(self.answer_object, response.model_name, [choice], usage=_usage(answer.usage))
+        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
+        content = self._encode("chat.completion", response.model_name, [choice], usage=_usage(answer.usage))
         return HttpResponse(content=content)
 
     def encode_chunk(self, chunk: Chunk) -> bytes:
         """Return the events of a chunk, empty if it adds nothing to the answer. The last chunk sets `last_events`."""
-        events = self._encode_part(chunk, self.first_delta) if self.first_delta and not self._has_chunk else b""
+        events = b"" if self._has_chunk else self._encode_part(chunk, {"role": "assistant", "content": ""})
         self._has_chunk = True
         if chunk.text:
-            events += self._encode_part(chunk, self._delta(chunk.text))
+            events += self._encode_part(chunk, {"content": chunk.text})
         if chunk.final:
-            self.last_events = self._encode_part(chunk, self._delta(None), chunk.finish)
+            self.last_events = self._encode_part(chunk, {}, chunk.finish)
             if self._includes_usage:
                 self.last_events += self._encode_event(chunk, [], usage=_usage(chunk.usage))
         return events
-
-    def _content(self, text: str) -> Mapping[str, object]:
-        raise NotImplementedError
-
-    def _delta(self, delta: str | None) -> Mapping[str, object]:
-        """Return the part of a choice with the text `delta`; None in the last part, which has the reason."""
-        raise NotImplementedError
-
-    def _input(self, wire: WireT, parameters: dict[str, object], registration: Registration) -> BytesTensor:
-        raise NotImplementedError
-
-    def _parameters(self, wire: WireT, registration: Registration) -> dict[str, object]:
-        parameters: dict[str, object] = {
-            name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
-        }
-        max_tokens = wire.max_tokens
-        if isinstance(wire, WireChatRequest) and wire.max_completion_tokens is not None:
-            self._length_name, max_tokens = "max_completion_tokens", wire.max_completion_tokens
-        if max_tokens is not None:
-            parameters["max_new_tokens"] = max_tokens
-        elif "max_new_tokens" not in registration.source.settings.parameters:
-            parameters["max_new_tokens"] = self._engine.limits.max_new_tokens
-        if wire.seed is not None:
-            # OpenAI's seeds may be negative.
-            parameters["seed"] = wire.seed % _SEEDS
-        if wire.stop:
-            parameters["stop"] = [wire.stop] if isinstance(wire.stop, str) else wire.stop
-        if wire.metadata:
-            parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
-        return parameters
-
-    def _encode_part(self, chunk: Chunk, delta: Mapping[str, object], finish: str | None = None) -> bytes:
-        return self._encode_event(chunk, [{"index": 0, **delta, "logprobs": None, "finish_reason": finish}])
-
-    def _encode_event(self, chunk: Chunk, choices: Sequence[object], **members: object) -> bytes:
-        return event(self._encode(self.part_object, chunk.model_name, choices, **members))
-
-    def _encode(self, kind: str, model: str, choices: Sequence[object], **members: object) -> bytes:
-        created = self._context.timestamp // 1_000_000_000
-        answer = {"id": f"{self.id_prefix}-{self._context.request_id}", "object": kind, "created": created}
-        return msgspec.json.encode({**answer, "model": model, "choices": choices, **members})
-
-
-class ChatCodec(_Codec[WireChatRequest]):
-    """A chat completion: a conversation with a vision-language model or a text model."""
-
-    wire_type = WireChatRequest
-    content_name = "messages"
-    id_prefix = "chatcmpl"
-    answer_object = "chat.completion"
-    part_object = "chat.completion.chunk"
-    first_delta: Mapping[str, object] = {"delta": {"role": "assistant", "content": ""}}
-
-    def _content(self, text: str) -> Mapping[str, object]:
-        return {"message": {"role": "assistant", "content": text, "refusal": None}}
-
-    def _delta(self, delta: str | None) -> Mapping[str, object]:
-        return {"delta": {} if delta is None else {"content": delta}}
 
     def _input(self, wire: WireChatRequest, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         images: list[StringElement] = []
@@ -208,34 +141,36 @@ class ChatCodec(_Codec[WireChatRequest]):
                 parts.append({"type": "text", "text": part.text})
         return {"role": role, "content": parts}
 
+    def _parameters(self, wire: WireChatRequest, registration: Registration) -> dict[str, object]:
+        parameters: dict[str, object] = {
+            name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
+        }
+        max_tokens = wire.max_tokens
+        if wire.max_completion_tokens is not None:
+            self._length_name, max_tokens = "max_completion_tokens", wire.max_completion_tokens
+        if max_tokens is not None:
+            parameters["max_new_tokens"] = max_tokens
+        elif "max_new_tokens" not in registration.source.settings.parameters:
+            parameters["max_new_tokens"] = self._engine.limits.max_new_tokens
+        if wire.seed is not None:
+            # OpenAI's seeds may be negative.
+            parameters["seed"] = wire.seed % _SEEDS
+        if wire.stop:
+            parameters["stop"] = [wire.stop] if isinstance(wire.stop, str) else wire.stop
+        if wire.metadata:
+            parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
+        return parameters
 
-class CompletionCodec(_Codec[WireCompletionRequest]):
-    """A completion: the continuation of a text."""
+    def _encode_part(self, chunk: Chunk, delta: Mapping[str, object], finish: str | None = None) -> bytes:
+        return self._encode_event(chunk, [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}])
 
-    wire_type = WireCompletionRequest
-    content_name = "prompt"
-    id_prefix = "cmpl"
-    answer_object = part_object = "text_completion"
+    def _encode_event(self, chunk: Chunk, choices: Sequence[object], **members: object) -> bytes:
+        return event(self._encode("chat.completion.chunk", chunk.model_name, choices, **members))
 
-    def _content(self, text: str) -> Mapping[str, object]:
-        return {"text": text}
-
-    def _delta(self, delta: str | None) -> Mapping[str, object]:
-        return {"text": delta or ""}
-
-    def _input(
-        self, wire: WireCompletionRequest, parameters: dict[str, object], registration: Registration
-    ) -> BytesTensor:
-        if registration.ready_servable().description.task_type.takes == "question":
-            name = registration.source.name
-            raise UnsupportedError(
-                f"Model {name!r} answers questions about images: use chat/completions", "model", "unsupported_model"
-            )
-        prompts = [wire.prompt] if isinstance(wire.prompt, str) else wire.prompt
-        if len(prompts) != 1 or not isinstance(prompts[0], str):
-            raise invalid("Expected a text, or a list of one text", "prompt")
-        elements = [StringElement(prompts[0])]
-        return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
+    def _encode(self, kind: str, model: str, choices: Sequence[object], **members: object) -> bytes:
+        created = self._context.timestamp // 1_000_000_000
+        answer = {"id": f"chatcmpl-{self._context.request_id}", "object": kind, "created": created}
+        return msgspec.json.encode({**answer, "model": model, "choices": choices, **members})
 
 
 def find_model(

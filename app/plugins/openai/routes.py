@@ -17,11 +17,12 @@ from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
 from app.core.wire.json_body import event, read_json
 from app.plugins.kserve_v1.wire import WireModel
-from app.plugins.openai.codec import ChatCodec, CompletionCodec, find_model
+from app.plugins.openai.codec import ChatCodec, find_model
 from app.plugins.openai.embeddings import EmbeddingsCall
 from app.plugins.openai.model_list import is_listed, listed_models
 from app.plugins.openai.unsupported import UnsupportedError
 from app.plugins.openai.wire import (
+    WireChatRequest,
     WireEmbeddings,
     WireEmbeddingsRequest,
     WireError,
@@ -45,20 +46,15 @@ _CODES = {
 }
 _WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
 
-Codec = ChatCodec | CompletionCodec
 _Create = Callable[[bytes, RequestContext, str, bool], InferenceCall | Stream]
 """Starts a request from its body, its context, the model's name, and whether the answer is streamed."""
-_COMPLETIONS: Sequence[tuple[str, str, type[Codec]]] = (
-    ("chat/completions", "Continue a conversation", ChatCodec),
-    ("completions", "Continue a text", CompletionCodec),
-)
 
 
 class OpenAI(HttpProtocol):
-    """OpenAI's chat completions, completions, embeddings and models, for models that answer with text or vectors."""
+    """OpenAI's chat completions, embeddings and models, for models that answer with text or vectors."""
 
     name = "openai"
-    prefixes = ("/openai", "/v1/chat", "/v1/completions", "/v1/embeddings")
+    prefixes = ("/openai", "/v1/chat", "/v1/embeddings")
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def models(_: HttpRequest) -> WireModelList:
@@ -79,10 +75,8 @@ class OpenAI(HttpProtocol):
         async def start_later(create: _Create, body: bytes, context: RequestContext) -> InferenceCall | Stream:
             return create(body, context, *await asyncio.to_thread(_read_head, engine, body))
 
-        def complete(
-            codec_type: type[Codec], body: bytes, context: RequestContext, name: str, is_streamed: bool
-        ) -> Codec | Stream:
-            codec = codec_type(engine, body, name, context)
+        def complete(body: bytes, context: RequestContext, name: str, is_streamed: bool) -> ChatCodec | Stream:
+            codec = ChatCodec(engine, body, name, context)
             if not is_streamed:
                 return codec
             return Stream(
@@ -98,17 +92,16 @@ class OpenAI(HttpProtocol):
         infer = partial(infer_endpoint, error=WireRejection)
         inferences: list[Endpoint] = []
         for prefix in ("/openai/v1", "/v1"):
-            inferences += [
+            inferences.append(
                 infer(
-                    f"{prefix}/{path}",
-                    summary,
-                    start=partial(start, partial(complete, codec_type)),
-                    body=codec_type.wire_type,
+                    f"{prefix}/chat/completions",
+                    "Continue a conversation",
+                    start=partial(start, complete),
+                    body=WireChatRequest,
                     answer=WireResponse,
                     answer_media_types=(EVENT_STREAM,),
                 )
-                for path, summary, codec_type in _COMPLETIONS
-            ]
+            )
             embeddings, body = "Embed texts or images", WireEmbeddingsRequest
             start_embedding = partial(start, embed)
             inferences.append(

@@ -8,7 +8,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 
 _ALLOWED: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
-    "best_of": (1,),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
@@ -21,8 +20,6 @@ _ALLOWED: Mapping[str, tuple[object, ...]] = {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
-    "echo": (False,),
-    "suffix": ("",),
 }
 """The accepted values of members that are not supported, besides null."""
 

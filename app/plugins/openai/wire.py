@@ -1,4 +1,4 @@
-"""The JSON types of OpenAI's chat completions, completions, embeddings and models."""
+"""The JSON types of OpenAI's chat completions, embeddings and models."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -48,9 +48,13 @@ class WireStreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
-class WireGenerationRequest(WireModelName, frozen=True, kw_only=True):
-    """The members of both kinds of completions. The members of type Any accept their default only."""
+class WireChatRequest(WireModelName, frozen=True, kw_only=True):
+    """A conversation to continue; `max_completion_tokens` overrides `max_tokens`.
 
+    The members of type Any accept their default only.
+    """
+
+    messages: list[WireMessage]
     max_tokens: int | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: float | None = None
@@ -64,12 +68,6 @@ class WireGenerationRequest(WireModelName, frozen=True, kw_only=True):
     logit_bias: Any = None
     frequency_penalty: Any = None
     presence_penalty: Any = None
-
-
-class WireChatRequest(WireGenerationRequest, frozen=True, kw_only=True):
-    """A conversation to continue; `max_completion_tokens` overrides `max_tokens`."""
-
-    messages: list[WireMessage]
     max_completion_tokens: int | None = None
     tools: Any = None
     tool_choice: Any = None
@@ -79,15 +77,6 @@ class WireChatRequest(WireGenerationRequest, frozen=True, kw_only=True):
     top_logprobs: Any = None
     modalities: Any = None
     audio: Any = None
-
-
-class WireCompletionRequest(WireGenerationRequest, frozen=True, kw_only=True):
-    """A text to continue."""
-
-    prompt: str | list[Any]
-    best_of: Any = None
-    echo: Any = None
-    suffix: Any = None
 
 
 class WireEmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,17 +97,16 @@ class WireUsage(msgspec.Struct, frozen=True):
 
 
 class WireChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The only choice: the `message` of a chat completion, or the `text` of a completion."""
+    """The only choice."""
 
     index: int
-    message: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
-    text: str | msgspec.UnsetType = msgspec.UNSET
+    message: dict[str, str | None]
     logprobs: None
     finish_reason: str
 
 
 class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat completion or a completion. `usage` is null for a model that does not count tokens."""
+    """A chat completion. `usage` is null for a model that does not count tokens."""
 
     id: str
     object: str

@@ -92,7 +92,7 @@ def test_request_bodies_are_required_except_where_the_server_has_defaults(docume
 
 
 def test_media_types_of_answers_are_not_accepted_in_requests(document: dict[str, Any]) -> None:
-    for path in ("/v1/chat/completions", "/openai/v1/completions", "/v2/models/{target}/generate_stream"):
+    for path in ("/v1/chat/completions", "/openai/v1/chat/completions"):
         operation = document["paths"][path]["post"]
         assert list(operation["requestBody"]["content"]) == ["application/json"]
         assert "text/event-stream" in operation["responses"]["200"]["content"]

@@ -58,7 +58,7 @@ TARGETS = {
     "kserve-v2": [INFER, "/v2/models/detector/versions/1/infer", "/v2/models/detector/generate_stream"],
     "kserve-v1": ["/v1/models/detector:predict"],
     "grps": ["/grps/v1/infer/predict"],
-    "openai": ["/openai/v1/chat/completions", "/v1/completions", "/v1/embeddings"],
+    "openai": ["/openai/v1/chat/completions", "/v1/embeddings"],
     "tensorflow-serving": ["/v1/models/detector:predict", "/v1/models/detector/versions/1:classify"],
 }
 

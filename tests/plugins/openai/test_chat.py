@@ -62,14 +62,14 @@ def several() -> Generator[TestClient[Litestar]]:
         yield client
 
 
-def complete(client: TestClient[Litestar], body: dict[str, Any], path: str = CHAT) -> dict[str, Any]:
-    response = client.post(path, json=body)
+def complete(client: TestClient[Litestar], body: dict[str, Any]) -> dict[str, Any]:
+    response = client.post(CHAT, json=body)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def rejection(client: TestClient[Litestar], body: Any, path: str = CHAT) -> dict[str, Any]:
-    response = client.post(path, content=body) if isinstance(body, bytes) else client.post(path, json=body)
+def rejection(client: TestClient[Litestar], body: Any) -> dict[str, Any]:
+    response = client.post(CHAT, content=body) if isinstance(body, bytes) else client.post(CHAT, json=body)
     assert response.status_code == 400, response.text
     return response.json()["error"]
 
@@ -135,13 +135,6 @@ def test_image_model_answers_a_conversation_without_images(vlm: TestClient[Lites
     assert 0 < answer["usage"]["prompt_tokens"] < IMAGE_TOKENS
 
 
-def test_completion_is_streamed_as_text(several: TestClient[Litestar]) -> None:
-    body = {"model": "continuer", "prompt": "Hello there", "max_tokens": 5, "stream": True}
-    parts = parse_events(several.post("/v1/completions", json=body).content)
-    choices = [part["choices"][0] for part in parts]
-    assert [(choice["text"], choice["finish_reason"]) for choice in choices] == [("Hello", None), ("", "stop")]
-
-
 def test_both_model_lists_have_the_models_that_answer_with_text(several: TestClient[Litestar]) -> None:
     listed = several.get("/openai/v1/models").json()
     assert [model["id"] for model in listed["data"]] == ["continuer", "teller"]
@@ -176,7 +169,7 @@ def test_what_is_not_honoured_is_rejected_with_its_member(
     assert error == rejection(vlm, question(stream=True) | members)
 
 
-@pytest.mark.parametrize("path", ["/openai/v1/responses", "/openai", "/v1/embeddings/1", "/v1/completions/1"])
+@pytest.mark.parametrize("path", ["/openai/v1/responses", "/openai", "/v1/embeddings/1", "/openai/v1/completions"])
 def test_unknown_paths_answer_with_an_error_object(several: TestClient[Litestar], path: str) -> None:
     response = several.post(path, json={})
     assert response.status_code == 404
