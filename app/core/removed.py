@@ -21,6 +21,7 @@ REMOVED = {
         ),
         "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
     ),
+    "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

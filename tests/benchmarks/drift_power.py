@@ -35,7 +35,8 @@ _SEED = 1
 class Change:
     """What happened to production.
 
-    `wanted` is the smallest share of pairs in which it must be found; None if the share is only reported.
+    `wanted` is the smallest share of pairs in which it must be found; None if the share is only reported. `baseline` is
+    the number of images in the baseline.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Change:
     camera: str | None = None
     wanted: float | None = 0.95
     cameras: Sequence[str] = CAMERAS
+    baseline: int = _BASELINE
 
 
 NOTHING = Change("nothing", None, wanted=None)
@@ -53,6 +55,7 @@ CHANGES = (
     Change("another white balance", warm),
     Change("10 % blurred", blurred, share=0.1),
     Change("10 % upside down", flipped, share=0.1, wanted=0.7),
+    Change("20 % upside down, baseline of 100", flipped, share=0.2, wanted=None, baseline=100),
     Change("one camera of four blurred", blurred, camera=CAMERA),
     Change("one camera of four 15 % darker", darkened, camera=CAMERA),
     Change("10 % of images 15 % darker", darkened, share=0.1, wanted=None),
@@ -70,17 +73,17 @@ class World:
 
     def pair(self, change: Change, rng: np.random.Generator) -> tuple[Sample, Sample]:
         """Return a baseline and a production set without common images."""
-        rows: list[int] = rng.permutation(len(self._camera_images))[: _BASELINE + _PRODUCTION].tolist()
+        rows: list[int] = rng.permutation(len(self._camera_images))[: change.baseline + _PRODUCTION].tolist()
         clean, changed = self.observations(None), self.observations(change.change)
         production = [
             changed[row] if index < change.share * _PRODUCTION and self._is_affected(row, change) else clean[row]
-            for index, row in enumerate(rows[_BASELINE:])
+            for index, row in enumerate(rows[change.baseline :])
         ]
         if change.cameras is not CAMERAS:
             # Only the metadata changes: this is the hardest case.
             entries = ({"camera": camera} for camera in cycle(change.cameras))
             production = [msgspec.structs.replace(item, metadata=next(entries)) for item in production]
-        return build_sample([clean[row] for row in rows[:_BASELINE]]), build_sample(production)
+        return build_sample([clean[row] for row in rows[: change.baseline]]), build_sample(production)
 
     def _is_affected(self, row: int, change: Change) -> bool:
         return change.camera in (None, self._camera_images[row].camera)

@@ -45,6 +45,8 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             authentication.
         address: the address of the peer, which may be a shared proxy; empty if it is unknown.
         response_headers: headers that annotators add to the response (gRPC: trailing metadata), by name.
+        similarities: the similarity of each image to those that its model knows, None for one that was not measured;
+            empty without an annotator that measures it.
         model_name: the requested model, empty if the request did not name one.
         explanation: whether the client requested explanations, which take hundreds of times as long.
         trial: whether the client marks it as a trial, which records and drift keep apart from other requests.
@@ -83,6 +85,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     client: str = ""
     address: str = ""
     response_headers: dict[str, str] = field(default_factory=dict[str, str])
+    similarities: Sequence[float | None] = ()
     model_name: str = ""
     explanation: bool = False
     trial: bool = False

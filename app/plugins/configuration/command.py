@@ -16,7 +16,7 @@ from app.core.cli.terminal import console, printable, table
 from app.core.settings.environment import check_values, drop_empty_variables
 from app.core.settings.network import DefaultPort
 
-_SECRET = ("record", "drift_webhook")
+_SECRET = ("record",)
 """Options whose URLs may contain a password or a token."""
 
 _TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}

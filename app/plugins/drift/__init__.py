@@ -9,7 +9,7 @@ plugin = Plugin(
     extra="drift",
     settings=(DriftSettings,),
     extends={"feedback.embedder": Ref("app.plugins.drift.service:EMBEDDERS")},
-    start=Ref("app.plugins.drift.start:start"),
+    start=Ref("app.plugins.drift.settings:start"),
     commands=(
         Command(
             name="drift", run="app.plugins.drift.command:drift", help="Detect drift in a model's inputs and outputs."

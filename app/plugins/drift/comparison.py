@@ -8,9 +8,16 @@ import numpy as np
 
 from app.plugins.drift.feature_space import Neighbourhood
 from app.plugins.drift.hypothesis_tests import PERMUTATIONS, holm
-from app.plugins.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
 from app.plugins.drift.sample import PREDICTION_FEATURES, DriftError, Sample
-from app.plugins.drift.test_suite import PValue, compare_mix, compare_numbers, quote_names, sample_tests
+from app.plugins.drift.suite import (
+    MixDrift,
+    NumberDrift,
+    PValue,
+    compare_mix,
+    compare_numbers,
+    quote_names,
+    sample_tests,
+)
 
 ALPHA = 0.01
 """The probability of a false verdict of drift."""
@@ -21,6 +28,59 @@ _TESTS = 6
 
 _MAX_PERMUTATIONS = 20_000
 _OUTLIERS = 12
+
+
+class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One test of the verdict about some values.
+
+    `p` is corrected for the count of its numbers, `adjusted` for the other tests too (Holm). It has drifted if the
+    latter is at most the level. `where` is what differs most, or empty.
+    """
+
+    name: str
+    about: str
+    p: float
+    adjusted: float
+    drifted: bool
+    where: str = ""
+
+
+class LabelShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of a label among all predictions. `known` is true if the baseline has the label."""
+
+    label: str
+    baseline: float
+    production: float
+    known: bool
+
+
+class Outlier(msgspec.Struct, frozen=True, kw_only=True):
+    """An image of production, and its similarity to the baseline, 0..1."""
+
+    id: str
+    similarity: float
+
+
+class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a comparison of `baseline` images with `production` images.
+
+    The verdict is that of any test; at the level `alpha`, the probability of a false verdict of drift. The similarities
+    are means of the baseline's images to one another, and of production's to the baseline. `outliers` are the images of
+    production least similar to it, `notes` sentences about data that was not compared.
+    """
+
+    drifted: bool
+    alpha: float
+    baseline: int
+    production: int
+    tests: Sequence[DriftTestResult]
+    numbers: Sequence[NumberDrift]
+    labels: Sequence[LabelShare]
+    mix: Sequence[MixDrift]
+    baseline_similarity: float
+    production_similarity: float
+    outliers: Sequence[Outlier]
+    notes: Sequence[str]
 
 
 def compare(
@@ -40,11 +100,11 @@ def compare(
     # The smallest p-value must stay below the level after the correction for the other tests.
     permutations = max(PERMUTATIONS, min(_MAX_PERMUTATIONS, math.ceil(_TESTS / alpha)))
     results = sample_tests(baseline, production, numbers, rng, permutations, notes)
-    mix = compare_mix(baseline, production, alpha, _TESTS / alpha, rng, notes)
+    mix = compare_mix(baseline, production, alpha, permutations, rng, notes)
     if mix:
         worst = min(mix, key=lambda drift: drift.p)
         about, where = f"metadata: {quote_names([drift.key for drift in mix])}", quote_names([worst.key])
-        results.append(PValue("mix", about, min(1.0, worst.p * len(mix)), f"{where}: {worst.change}"))
+        results.append(PValue("mix", about, worst.p, f"{where}: {worst.change}"))
     tests = [
         DriftTestResult(**row._asdict(), adjusted=adjusted, drifted=adjusted <= alpha)
         for row, adjusted in zip(results, holm([row.p for row in results]), strict=True)

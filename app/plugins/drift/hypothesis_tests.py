@@ -20,10 +20,8 @@ PERMUTATIONS = 999
 MAX_ROWS = 1000
 """Maximum number of rows of one sample in a kernel: memory and time grow with its square."""
 
-_MAX_TABLES = 100_000
 _BANDWIDTH_ROWS = 300
 _TAIL_SHARE = 0.05
-_BINS = 10
 _BLOCK = 2_000_000
 """Maximum number of permuted values in memory at once."""
 
@@ -56,22 +54,31 @@ def tail_test(baseline: Numbers, production: Numbers) -> float:
     return float(import_scipy().hypergeom.sf(np.count_nonzero(largest >= n) - 1, total, total - n, size))
 
 
-def mix_chi_square(table: NDArray[np.int64], rng: np.random.Generator, max_tables: float) -> float:
-    """Return the p-value of Pearson's chi-square of (2, categories) counts of images, by random tables.
+def category_excess(
+    categories: Sequence[NDArray[np.intp]], n: int, rng: np.random.Generator, permutations: int = PERMUTATIONS
+) -> list[float]:
+    """Return the p-value of Pearson's chi-square of each key, corrected for the other keys.
 
-    If none of the first tables is as extreme, up to `max_tables` are drawn: several keys need smaller p-values.
+    `categories` has the (n + m,) category of each image, by key; the first `n` images are of the first sample. A key is
+    compared with the largest statistic of all keys in each permutation (Westfall and Young, 1993).
     """
-    stats = import_scipy()
+    total, parts = len(categories[0]), [np.unique(key, return_inverse=True)[1] for key in categories]
+    sizes = [int(part.max()) + 1 for part in parts]
+    starts = np.cumsum([0, *sizes[:-1]])
+    rows = np.concatenate([part + start for part, start in zip(parts, starts, strict=True)])
+    columns = np.tile(np.arange(total), len(parts))
+    indicator = import_scipy("sparse").csr_array((np.ones(len(rows)), (rows, columns)), (sum(sizes), total))
+    counts, share = np.bincount(rows)[:, None], 1 - n / total
+    freedom = np.array(sizes)[:, None] - 1
 
-    def test(tables: int) -> float:
-        method = stats.MonteCarloMethod(n_resamples=tables, batch=1000, rng=rng)
-        return float(stats.chi2_contingency(table, correction=False, method=method).pvalue)
+    def excess(in_second: Numbers) -> Numbers:
+        cells = np.square(indicator @ in_second - counts * share) / (counts * share * (1 - share))
+        return (np.add.reduceat(cells, starts) - freedom) / np.sqrt(2 * freedom)
 
-    p = test(PERMUTATIONS)
-    if p > 1 / (PERMUTATIONS + 1) or max_tables <= PERMUTATIONS:
-        return p
-    # The second draw is independent of the first, so its smaller p-values are valid.
-    return test(math.ceil(min(_MAX_TABLES, max_tables)))
+    of_samples = np.round(excess(np.repeat([0.0, 1.0], [n, total - n])[:, None])[:, 0], 12)
+    largest = _permute(lambda in_second: excess(in_second).max(axis=0), n, total - n, rng, permutations)
+    reached = np.count_nonzero(largest.null_distribution >= of_samples[:, None], axis=1)
+    return ((reached + 1) / (len(largest.null_distribution) + 1)).tolist()
 
 
 def chi_square(
@@ -150,18 +157,6 @@ def holm(values: Sequence[float]) -> list[float]:
     return np.minimum(adjusted, 1).tolist()
 
 
-def population_stability(baseline: Numbers, production: Numbers) -> float:
-    """Return the population stability index over the deciles of the baseline, 0 for equal shares."""
-    edges = np.unique(np.quantile(baseline, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    # Add half a count to each bin, so that an empty bin has no infinite weight.
-    counts = [
-        np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 0.5
-        for values in (baseline, production)
-    ]
-    shares = [bins / bins.sum() for bins in counts]
-    return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
-
-
 def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the (n, m) squared Euclidean distances of rows. As a product it is much faster than SciPy's `cdist`."""
     norms = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)[None, :]
@@ -175,6 +170,11 @@ def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) ->
 
 def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, permutations: int) -> float:
     """Return the share of permutations whose statistic reaches that of the samples."""
+    return float(_permute(statistic, n, m, rng, permutations).pvalue)
+
+
+def _permute(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, permutations: int) -> Any:
+    """Return SciPy's result of a permutation test of images."""
 
     def of_rows(_: NDArray[np.intp], second: NDArray[np.intp], axis: int) -> Numbers:
         second = np.moveaxis(second, axis, -1)
@@ -185,11 +185,7 @@ def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generat
         return np.round(statistic(in_second.T), 12).reshape(second.shape[:-1])
 
     rows, batch = np.arange(n + m), max(1, _BLOCK // (n + m))
-    return float(
-        import_scipy()
-        .permutation_test(
-            (rows[:n], rows[n:]), of_rows, n_resamples=permutations, batch=batch, vectorized=True,
-            alternative="greater", rng=rng,
-        )
-        .pvalue
+    return import_scipy().permutation_test(
+        (rows[:n], rows[n:]), of_rows, n_resamples=permutations, batch=batch, vectorized=True, alternative="greater",
+        rng=rng,
     )  # fmt: skip

@@ -9,17 +9,16 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.plugins.drift.baseline import Baseline
-from app.plugins.drift.comparison import compare
+from app.plugins.drift.comparison import DriftTestResult, compare
 from app.plugins.drift.feature_space import Neighbourhood
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images
-from app.plugins.drift.result import DriftTestResult
 from app.plugins.drift.sample import MIN_IMAGES, Observation, build_sample
 
 _DECIMALS = 4
 
 
 class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON summary of a complete window: the body of a notification, and a row of the page.
+    """The JSON summary of a complete window, a row of the page.
 
     `started` and `ended` are the arrival of its first and last image, in seconds since 1970. The similarities are means
     of its images to the baseline, and of the baseline's images to one another.
@@ -131,7 +130,6 @@ class DriftMetrics:
         self.windows = counter("charioteer_drift_windows", "Windows that were tested for drift.", ["model"])
         outcomes = "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed."
         self.images = counter("charioteer_drift_images", outcomes, ["model", "outcome"])
-        self.alerts = counter("charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ["outcome"])
 
     def remove(self, model: str) -> None:
         """Remove the metrics of a model that is no longer monitored, because they would stay forever."""

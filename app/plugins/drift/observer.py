@@ -21,8 +21,8 @@ from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResult, SampleResult
 from tasks.vision.image import image_of
 
-SIMILARITY_HEADER = "charioteer-similarity"
-SIMILARITY_PARAMETER = "similarity"
+_HEADER = "charioteer-similarity"
+_PARAMETER = "similarity"
 
 _logger = logging.getLogger(__name__)
 
@@ -61,9 +61,8 @@ class DriftObserver:
     """Measure images in a thread with a low priority, and test windows of them for drift.
 
     `monitors` are by the name of their model. At most `per_second` images of all models together are measured.
-    `on_change` is called with every window whose verdict differs from the last one. `poll_monitors`, called every
-    `poll_seconds`, returns the monitors that have changed, None for a removed one. `background` makes the lane, as
-    `Engine.background`.
+    `poll_monitors`, called every `poll_seconds`, returns the monitors that have changed, None for a removed one.
+    `background` makes the lane, as `Engine.background`.
     """
 
     def __init__(
@@ -71,14 +70,12 @@ class DriftObserver:
         monitors: Mapping[str, Monitor],
         metrics: DriftMetrics,
         per_second: float,
-        on_change: Callable[[DriftWindow], None] | None = None,
         poll_monitors: Callable[[], Mapping[str, Monitor | None]] = dict,
         poll_seconds: float = _POLL_SECONDS,
         background: Callable[..., Background] = Background,
     ) -> None:
         self._windows: dict[str, deque[DriftWindow]] = {}
-        self._monitors, self._metrics, self._on_change = dict(monitors), metrics, on_change
-        self._poll_monitors = poll_monitors
+        self._monitors, self._metrics, self._poll_monitors = dict(monitors), metrics, poll_monitors
         self._rate = Rate(per_second=per_second, burst=max(1, round(per_second)))
         self._bucket = TokenBucket(self._rate, time.monotonic())
         self._lock = threading.Lock()
@@ -95,7 +92,7 @@ class DriftObserver:
             or context.outcome is not None
             or context.explanation
             or context.trial
-            or SIMILARITY_HEADER in context.response_headers
+            or context.similarities
         ):
             return
         samples = [sample for sample in result.samples if image_of(sample.item) is not None]
@@ -135,11 +132,12 @@ class DriftObserver:
             self._submit(_Batch(model_name, task_type, observations=observations))
         if all(value is None for value in similarities):
             return ()
+        context.similarities = similarities
         header = ("" if value is None else f"{value:g}" for value in similarities)
-        context.response_headers[SIMILARITY_HEADER] = ",".join(header)
+        context.response_headers[_HEADER] = ",".join(header)
         remaining = iter(similarities)
         values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
-        return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
+        return [{_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
 
     def windows(self) -> Mapping[str, Sequence[DriftWindow]]:
         """Return the latest windows of each model by name, oldest first."""
@@ -201,8 +199,6 @@ class DriftObserver:
             verdict = "has drifted" if window.drifted else "no longer drifts"
             where = ", ".join(f"{test.name} {test.where}".strip() for test in window.tests if test.drifted)
             _logger.warning("%s %s%s", window.model, verdict, f": {where}" if where else "")
-            if self._on_change is not None:
-                self._on_change(window)
 
     def _count(self, model: str, outcome: str, count: int) -> None:
         if count:

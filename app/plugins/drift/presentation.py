@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.drift.result import DriftComparison, MixDrift, NumberDrift
+from app.plugins.drift.comparison import DriftComparison
 from app.plugins.drift.sample import Sample
+from app.plugins.drift.suite import MixDrift, NumberDrift
 from app.report import Chart, Line, Mark, Picture, Report, Table
 from tasks.vision.image import decode_image, small_jpeg
 

@@ -1,4 +1,4 @@
-"""Connect drift detection to a server: embedders on ONNX Runtime, baselines, metrics and the webhook."""
+"""Connect drift detection to a server: embedders on ONNX Runtime, baselines and metrics."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from app.core.engine.scheduling.background import Background
 from app.core.runtimes.folder import check_folder
 from app.core.server.auth.watched_file import file_stamp
 from app.core.settings.model import ModelError, ModelSource
-from app.core.settings.server import SettingsError, check_url
+from app.core.settings.server import SettingsError
 from app.plugins.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.plugins.drift.hypothesis_tests import import_scipy
 from app.plugins.drift.measurement import BUNDLED, Embedder
@@ -25,7 +25,6 @@ from app.plugins.drift.monitor import DriftMetrics, Monitor
 from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import DriftError
 from app.plugins.drift.settings import DriftSettings
-from app.plugins.drift.webhook import Webhook
 
 _logger = logging.getLogger(__name__)
 
@@ -97,22 +96,15 @@ class Drift:
         if not self._monitors and sources():
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
-        metrics = DriftMetrics(registry)
-        url = settings.drift_webhook
-        if url is not None:
-            check_url(url, "--drift-webhook")
-        self._webhook = None if url is None else Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())
-        send_alert = self._webhook.send if self._webhook else None
+        per_second = settings.drift_per_second
         self.observer = DriftObserver(
-            self._monitors, metrics, settings.drift_per_second, send_alert, self._reload, background=background
+            self._monitors, DriftMetrics(registry), per_second, self._reload, background=background
         )
         self.annotators: Sequence[OutputAnnotator] = (self.observer.annotate,) if settings.drift_similarity else ()
 
     def close(self) -> None:
-        """Stop the checks and the webhook."""
+        """Stop the checks."""
         self.observer.close()
-        if self._webhook is not None:
-            self._webhook.close()
 
     def _reload(self) -> Mapping[str, Monitor | None]:
         changed, errors = self._poll()

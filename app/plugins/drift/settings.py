@@ -1,4 +1,4 @@
-"""Options of `serve` for drift monitoring."""
+"""Drift monitoring in a server: its options, and its start."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,7 +7,9 @@ from cyclopts import Group, Parameter
 from cyclopts.types import PositiveFloat
 from cyclopts.validators import Number
 
+from app.core.hooks import Host, Parts
 from app.core.settings.environment import environment
+from app.core.settings.server import SettingsError
 
 _DRIFT = Group("Drift", sort_key=7)
 
@@ -33,5 +35,26 @@ class DriftSettings:
     """Whether answers contain the similarity of each image to the baseline; every image is then measured before its
     answer."""
 
-    drift_webhook: Annotated[str | None, environment("CHARIOTEER_DRIFT_WEBHOOK")] = None
-    """URL that receives a POST with JSON when a model starts or stops drifting."""
+
+def start(host: Host) -> Parts:
+    """Return the observer and the annotators of drift, if the operator asks for them. Errors are those of `Drift`."""
+    settings, registry = host.settings.of(DriftSettings), host.engine.registry
+    if not settings.drift:
+        if settings.drift_similarity:
+            raise SettingsError("--drift-similarity needs --drift")
+        return Parts()
+    # Import late: servers without drift detection start faster.
+    from app.plugins.drift.service import Drift
+
+    drift = Drift(
+        settings,
+        lambda: [registration.source for registration in registry.registrations if registration.enabled],
+        host.metrics,
+        host.engine.background,
+    )
+    return Parts(
+        observers=(drift.observer,),
+        annotators=drift.annotators,
+        close=lambda _: drift.close(),
+        views={"drift": drift.observer.windows},
+    )

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from app.plugins.drift.comparison import compare
-from app.plugins.drift.result import MixDrift
 from app.plugins.drift.sample import OTHER_LABELS, DriftError, Sample, build_sample
-from app.plugins.drift.test_suite import compare_mix, describe_change
+from app.plugins.drift.suite import MixDrift, compare_mix, describe_change
 from tests.support.data.drift_samples import observations, sample
 
 
@@ -151,7 +150,7 @@ def with_metadata(count: int, **values: Callable[[int], str | None]) -> Sample:
 
 def mix_of(first: Sample, second: Sample) -> tuple[dict[str, MixDrift], list[str]]:
     notes: list[str] = []
-    drifts = compare_mix(first, second, 0.01, 900, np.random.default_rng(0), notes)
+    drifts = compare_mix(first, second, 0.01, 999, np.random.default_rng(0), notes)
     return {drift.key: drift for drift in drifts}, notes
 
 
@@ -213,12 +212,15 @@ def test_only_most_frequent_keys_are_tested() -> None:
     assert notes == ["Metadata: k50, k51, k52, k53, k54 and 5 more: too many keys; not compared"]
 
 
-@pytest.mark.parametrize("values", [2, 40])
-def test_false_alarm_rate_of_a_key_stays_below_the_level(values: int) -> None:
+@pytest.mark.parametrize(("values", "keys"), [(2, 1), (40, 1), (5, 6)])
+def test_false_alarm_rate_of_all_keys_stays_below_the_level(values: int, keys: int) -> None:
     rng = np.random.default_rng(0)
     alarms = 0
     for _ in range(200):
-        first, second = (with_metadata(n, camera=cycle(*map(str, rng.zipf(1.5, n) % values))) for n in (60, 40))
+        first, second = (
+            with_metadata(n, **{f"k{key}": cycle(*map(str, rng.zipf(1.5, n) % values)) for key in range(keys)})
+            for n in (60, 40)
+        )
         alarms += any(drift.p <= 0.05 for drift in mix_of(first, second)[0].values())
     assert alarms / 200 <= 0.07
 

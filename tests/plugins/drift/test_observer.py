@@ -13,7 +13,7 @@ from app.core.engine.request_context import RequestContext
 from app.plugins.drift.baseline import Baseline
 from app.plugins.drift.measurement import DriftInput, measure_images
 from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
-from app.plugins.drift.observer import SIMILARITY_HEADER, DriftObserver
+from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import Observation, build_sample
 from metadata.request import metadata_values, read_metadata
 from tasks.image_classification import Classification, ClassificationInput
@@ -63,10 +63,16 @@ def inference_request(metadata: str) -> InferenceRequest:
 
 class RunningWatch:
     def __init__(self, monitor: Monitor | None = None, per_second: float = 1e6, **options: Any) -> None:
-        self.windows: queue.Queue[DriftWindow] = queue.Queue()
+        self.seen = 0
         self.registry = CollectorRegistry()
         monitors = {"m": monitor or new_monitor(usual_images())}
-        self.watch = DriftObserver(monitors, DriftMetrics(self.registry), per_second, self.windows.put, **options)
+        self.watch = DriftObserver(monitors, DriftMetrics(self.registry), per_second, **options)
+
+    def next_window(self) -> DriftWindow:
+        """Wait for the next window."""
+        self.seen += 1
+        wait_until(lambda: len(self.watch.windows().get("m", ())) >= self.seen)
+        return self.watch.windows()["m"][self.seen - 1]
 
     @property
     def metrics(self) -> str:
@@ -77,7 +83,7 @@ def test_drifted_window_is_reported_in_metrics() -> None:
     running = RunningWatch()
     images = [image(seed, light=180) for seed in range(40)]
     running.watch.observe(event_of(result_of(*images), 1))
-    window = running.windows.get(timeout=30)
+    window = running.next_window()
     running.watch.close()
     assert window.drifted
     assert [summary.drifted for summary in running.watch.windows()["m"]] == [True]
@@ -89,9 +95,9 @@ def test_drifted_window_is_reported_in_metrics() -> None:
 
 
 def test_inferences_of_other_kinds_are_ignored() -> None:
-    running, header = RunningWatch(), {SIMILARITY_HEADER: "0.5"}
+    running = RunningWatch()
     others: Sequence[dict[str, Any]] = ({"model_name": "missing"}, {"explanation": True}, {"trial": True})
-    for other in (*others, {"result": None}, {"response_headers": header}):
+    for other in (*others, {"result": None}, {"similarities": [0.5]}):
         running.watch.observe(msgspec.structs.replace(event_of(result_of(image(1)), 1), **other))
     running.watch.close()
     assert "charioteer_drift_images_total{" not in running.metrics
@@ -120,7 +126,8 @@ def test_similarity_is_output_parameter_and_response_header() -> None:
     assert isinstance(near["similarity"], float)
     assert isinstance(far["similarity"], float)
     assert near["similarity"] > 0.1 > far["similarity"]
-    assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
+    assert info.similarities == [near["similarity"], far["similarity"]]
+    assert info.response_headers["charioteer-similarity"] == f"{near['similarity']:g},{far['similarity']:g}"
     assert running.watch.annotate(info, result, "missing") == ()
     assert running.watch.annotate(info, result_of(), "m") == ()
     joined = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION] * 2)])
@@ -145,7 +152,7 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         else:
             metadata = [read_metadata(value) for value in metadata_values(request)]
             running.watch.observe(event_of(result, seed, request=request, metadata=metadata))
-    window = running.windows.get(timeout=30)
+    window = running.next_window()
     running.watch.close()
     drifted = [(test.name, test.where) for test in window.tests if test.drifted]
     assert drifted == [("mix", "camera: new lobby; gone west")]
@@ -161,7 +168,7 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
     running = RunningWatch(new_monitor(seen, task_type="IMAGE_CLASSIFICATION"))
     running.watch.observe(event_of(unmeasurable, 0))
     running.watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
-    assert running.windows.get(timeout=30).images == 40
+    assert running.next_window().images == 40
     running.watch.close()
     assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in running.metrics
 
@@ -175,12 +182,12 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
     drifted = [image(seed, light=180) for seed in range(40)]
     running = RunningWatch(poll_monitors=poll_changes, poll_seconds=0.01)
     running.watch.observe(event_of(result_of(*drifted), 1))
-    assert running.windows.get(timeout=30).drifted
+    assert running.next_window().drifted
     seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
     changes.put({"m": new_monitor(seen)})
     wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in running.metrics)
     running.watch.observe(event_of(result_of(*drifted), 2))
-    assert not running.windows.get(timeout=30).drifted
+    assert not running.next_window().drifted
     assert len(running.watch.windows()["m"]) == 2
     changes.put({"m": None})
     wait_until(lambda: "charioteer_drift_detected{" not in running.metrics and not running.watch.windows())

@@ -1,16 +1,9 @@
-"""Drift detection in a server: its settings, its results, and alerts to a webhook that sometimes fails."""
+"""Drift detection in a server: its settings and its results."""
 
 import base64
 import importlib
-import json
-import logging
-import queue
 import shutil
-import socket
-import threading
-from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +19,13 @@ from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.authoring.pack import write_manifest
 from app.plugins.drift.baseline import Baseline, write_baseline
 from app.plugins.drift.measurement import BUNDLED, DriftInput, measure_images
-from app.plugins.drift.monitor import DriftWindow
 from app.plugins.drift.sample import build_sample
 from app.plugins.drift.service import Drift, load_embedder
 from app.plugins.drift.settings import DriftSettings
-from app.plugins.drift.webhook import Webhook
 from tasks.vision.image import Image
 from tests.support.data.drift_samples import sample
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
-from tests.support.servers.stand_in import fake_chariot
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 
@@ -68,20 +58,15 @@ def test_models_may_come_after_the_start() -> None:
     [
         (registry().settings(drift=True), "--drift needs a drift-baseline.npz in the folder of a model"),
         (registry().settings(drift_similarity=True), "--drift-similarity needs --drift"),
-        (registry().settings(drift_webhook="http://x"), "--drift-webhook needs --drift"),
     ],
 )
 def test_incomplete_drift_settings_are_rejected(tmp_path: Path, settings: ServerSettings, message: str) -> None:
     check_rejected(repository(tmp_path, None), message, settings)
 
 
-@pytest.mark.parametrize(
-    ("embedder", "message"),
-    [("", "Expected a URL that begins with http:// or https://"), ("mine.onnx", "put mine.onnx beside it")],
-)
-def test_unusable_baseline_or_webhook_is_rejected(tmp_path: Path, embedder: str, message: str) -> None:
-    folder = repository(tmp_path, Baseline(sample=sample(40), embedder=embedder, embedder_digest="0"))
-    check_rejected(folder, message, registry().settings(drift=True, drift_webhook="ftp://x"))
+def test_baseline_with_another_embedder_is_rejected(tmp_path: Path) -> None:
+    folder = repository(tmp_path, Baseline(sample=sample(40), embedder="mine.onnx", embedder_digest="0"))
+    check_rejected(folder, "put mine.onnx beside it")
 
 
 def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
@@ -125,73 +110,3 @@ def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
         assert "Kolmogorov-Smirnov" in names
         assert server.stop() == 0
         assert any("detector has drifted: " in line for line in server.log)
-
-
-ALERT = DriftWindow(
-    model="m", drifted=True, started=1.0, ended=2.0, images=60, alpha=0.01, similarity=0.2, baseline_similarity=0.4,
-    tests=(),
-)  # fmt: skip
-
-
-@contextmanager
-def answering(statuses: Sequence[int]) -> Generator[tuple[str, list[Any]]]:
-    """Run a server that answers with `statuses` in order; yield its URL and the alerts that it received."""
-    received: list[Any] = []
-
-    def answer(number: int, body: bytes) -> tuple[int, object]:
-        received.append(json.loads(body))
-        return statuses[number - 1], None
-
-    with fake_chariot(answer) as url:
-        yield f"{url}/alerts?key=secret", received
-
-
-def outcomes(url: str, count: int, backoff: Sequence[float]) -> list[str]:
-    reported: queue.Queue[str] = queue.Queue()
-    webhook = Webhook(url, reported.put, backoff)
-    for _ in range(count):
-        webhook.send(ALERT)
-    results = [reported.get(timeout=30) for _ in range(count)]
-    webhook.close()
-    return results
-
-
-def test_alert_is_retried_until_accepted() -> None:
-    with answering([500, 404, 200, 204]) as (url, received):
-        assert outcomes(url, 2, [0, 0, 0]) == ["sent", "sent"]
-    assert len(received) == 4
-    assert received[0]["model"] == "m"
-    assert received[0]["drifted"] is True
-
-
-def test_body_of_the_answer_is_not_read() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
-        port = server.getsockname()[1]
-        outcome = pool.submit(outcomes, f"http://127.0.0.1:{port}/", 1, [])
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-            assert outcome.result(30) == ["sent"]
-
-
-def test_failing_webhook_is_given_up_without_logging_its_key(caplog: Any) -> None:
-    caplog.set_level(logging.INFO)  # the level of a server
-    with answering([503, 503]) as (url, _):
-        assert outcomes(url, 1, [0]) == ["failed"]
-    assert "status 503" in caplog.text
-    assert "secret" not in caplog.text
-
-
-@pytest.mark.parametrize("url", ["http://\ud800/x", "http://127.0.0.1:9/x"], ids=["invalid", "unreachable"])
-def test_unusable_url_fails_each_alert(url: str) -> None:
-    assert outcomes(url, 2, [0]) == ["failed", "failed"]
-
-
-def test_alerts_above_queue_limit_are_dropped_and_close_skips_backoff() -> None:
-    reported: list[str] = []
-    webhook = Webhook("http://127.0.0.1:9/x", reported.append, [3600])
-    for _ in range(70):
-        webhook.send(ALERT)
-    webhook.close()
-    assert reported.count("dropped") >= 5
-    assert not [thread for thread in threading.enumerate() if thread.name == "drift-webhook"]

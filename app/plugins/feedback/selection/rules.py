@@ -16,9 +16,6 @@ from app.plugins.recording.stores.rows import field_of
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import BEST_ONLY
 
-_SIMILARITY_HEADER = "charioteer-similarity"
-"""Response header of drift detection with the similarity of each image to the baseline (`--drift-similarity`)."""
-
 _NUMBERS = ("score", "margin", "count", "similarity", "disagreement")
 _TEXTS = ("label", "error")
 _RESERVED = (RANDOM_SAMPLE, TRIAL, NO_TRIAL, ANY_REASON)
@@ -93,8 +90,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return differing is None or condition.holds(differing)
         if condition.key == "error":
             return event.outcome is not None and condition.value in (ANY_ERROR, event.outcome.value)
-        numbers = event.response_headers.get(_SIMILARITY_HEADER, "").split(",")
-        return any(condition.holds(float(number)) for number in numbers if number.strip())
+        return any(number is not None and condition.holds(number) for number in event.similarities)
 
 
 def _match_records(conditions: Sequence[Condition], records: Sequence[object], *, best_only: bool) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,15 +17,13 @@ from app.plugins.drift.feature_space import (
 )
 from app.plugins.drift.hypothesis_tests import (
     Numbers,
+    category_excess,
     chi_square,
     kolmogorov_smirnov,
     maximum_mean_discrepancy,
-    mix_chi_square,
-    population_stability,
     tail_excess,
     tail_test,
 )
-from app.plugins.drift.result import MixDrift, NumberDrift, ValueCount
 from app.plugins.drift.sample import Sample
 
 _COMPONENTS = 8
@@ -39,6 +38,40 @@ _MAX_NAMES = 5
 _MAX_LENGTH = 60
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+
+
+class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of the images. Its p-values are uncorrected."""
+
+    feature: str
+    baseline_mean: float
+    production_mean: float
+    kolmogorov_smirnov: float
+    kolmogorov_smirnov_p: float
+    tails_p: float
+    drifted: bool
+
+
+class ValueCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of images with one value of a metadata key."""
+
+    value: str
+    baseline: int
+    production: int
+
+
+class MixDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each value of one metadata key occurs.
+
+    `p` is corrected for the other keys; `drifted` says whether it is at most the level. `change` names the new and the
+    vanished values, or else the one whose share has changed most. `values` are in the order of change.
+    """
+
+    key: str
+    p: float
+    drifted: bool
+    change: str
+    values: Sequence[ValueCount]
 
 
 class PValue(NamedTuple):
@@ -92,13 +125,12 @@ def sample_tests(
 
 
 def compare_mix(
-    baseline: Sample, production: Sample, alpha: float, max_tables: float, rng: np.random.Generator, notes: list[str]
+    baseline: Sample, production: Sample, alpha: float, permutations: int, rng: np.random.Generator, notes: list[str]
 ) -> list[MixDrift]:
     """Test how often each value of each metadata key of both samples occurs, such as each camera.
 
     A missing key is a value, and all values with fewer than five images together are one: so ids are not tested, nor
-    are ISO 8601 times. `alpha` is the level over all keys, `max_tables` the maximum number of random tables for one
-    key. `notes` receives sentences about keys that are not tested.
+    are ISO 8601 times. `alpha` is the level over all keys. `notes` receives sentences about keys that are not tested.
     """
     keys, other_keys = (Counter(key for entry in sample.metadata for key in entry) for sample in (baseline, production))
     if unshared := sorted(keys.keys() ^ other_keys.keys()):
@@ -106,15 +138,18 @@ def compare_mix(
     frequent = sorted(keys.keys() & other_keys.keys(), key=lambda key: (-keys[key] - other_keys[key], key))
     if len(frequent) > _MAX_KEYS:
         notes.append(f"Metadata: {quote_names(frequent[_MAX_KEYS:])}: too many keys; not compared")
-    counts = {key: (_count_values(key, baseline), _count_values(key, production)) for key in frequent[:_MAX_KEYS]}
-    tables = {key: table for key in counts if len(table := _categories(*counts[key])) > 1}
-    if untested := sorted(key for key in counts.keys() - tables.keys() if len(counts[key][0] | counts[key][1]) > 1):
+    values = {key: (_values(key, baseline), _values(key, production)) for key in frequent[:_MAX_KEYS]}
+    categories = {key: found for key, (first, second) in values.items() if np.ptp(found := _categories(first + second))}
+    if untested := sorted(
+        key for key in values.keys() - categories.keys() if len({*values[key][0], *values[key][1]}) > 1
+    ):
         notes.append(f"Metadata: {quote_names(untested)}: ids or times, not categories; not compared")
     drifts: list[MixDrift] = []
-    for key, table in tables.items():
-        p = mix_chi_square(np.array(table).T, rng, max_tables * len(tables))
-        change, values = describe_change(*counts[key]), _value_counts(*counts[key])[:_MAX_VALUES]
-        drifts.append(MixDrift(key=key, p=p, drifted=p * len(tables) <= alpha, change=change, values=values))
+    p_values = category_excess(list(categories.values()), len(baseline), rng, permutations) if categories else ()
+    for key, p in zip(categories, p_values, strict=True):
+        counts = Counter(values[key][0]), Counter(values[key][1])
+        change, changes = describe_change(*counts), _value_counts(*counts)[:_MAX_VALUES]
+        drifts.append(MixDrift(key=key, p=p, drifted=p <= alpha, change=change, values=changes))
     return drifts
 
 
@@ -140,7 +175,6 @@ def quote_names(names: Sequence[str]) -> str:
 def _compare_number(name: str, baseline: Numbers, production: Numbers, level: float) -> NumberDrift:
     distance, distance_p = kolmogorov_smirnov(baseline, production)
     tails = min(tail_test(baseline, production), tail_test(-baseline, -production))
-    psi = population_stability(baseline, production)
     return NumberDrift(
         feature=name,
         baseline_mean=float(baseline.mean()),
@@ -148,8 +182,6 @@ def _compare_number(name: str, baseline: Numbers, production: Numbers, level: fl
         kolmogorov_smirnov=distance,
         kolmogorov_smirnov_p=distance_p,
         tails_p=min(1.0, 2 * tails),
-        psi=psi,
-        psi_level="stable" if psi < 0.1 else "moderate shift" if psi < 0.25 else "large shift",
         drifted=min(distance_p, 2 * tails) <= level / 2,
     )
 
@@ -182,19 +214,18 @@ def _outlier_test(
     return PValue("tails", "few images far out in a number", p, baseline.features[column % len(baseline.features)])
 
 
-def _count_values(key: str, sample: Sample) -> Counter[str]:
-    return Counter(entry.get(key, NO_VALUE) for entry in sample.metadata)
+def _values(key: str, sample: Sample) -> list[str]:
+    return [entry.get(key, NO_VALUE) for entry in sample.metadata]
 
 
-def _categories(baseline: Counter[str], production: Counter[str]) -> list[tuple[int, int]]:
-    """Return the counts of each category in both samples; fewer than two categories cannot be compared."""
-    pooled = baseline + production
-    if all(_TIME.fullmatch(value) for value in pooled if value != NO_VALUE):
-        return []
-    frequent = [value for value, count in pooled.most_common(_MAX_VALUES) if count >= _MIN_FREQUENT]
-    pairs = [(baseline[value], production[value]) for value in frequent]
-    rare = baseline.total() - sum(pair[0] for pair in pairs), production.total() - sum(pair[1] for pair in pairs)
-    return [*pairs, rare] if any(rare) else pairs
+def _categories(values: Sequence[str]) -> NDArray[np.intp]:
+    """Return the category of each value; all of them are equal if they cannot be compared."""
+    counts = Counter(values)
+    if all(_TIME.fullmatch(value) for value in counts if value != NO_VALUE):
+        return np.zeros(len(values), np.intp)
+    frequent = [value for value, count in counts.most_common(_MAX_VALUES) if count >= _MIN_FREQUENT]
+    numbers = {value: number for number, value in enumerate(frequent)}
+    return np.array([numbers.get(value, len(frequent)) for value in values])
 
 
 def _value_counts(baseline: Mapping[str, int], production: Mapping[str, int]) -> list[ValueCount]:
