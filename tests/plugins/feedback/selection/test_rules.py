@@ -74,9 +74,7 @@ def test_rule_that_cannot_be_read_is_named(text: str, message: str) -> None:
 
 
 # The scores of the labels are 0.9, 0.7 and 0.5.
-SHIPS = detection_event(
-    labels=("ship", "quay", "ship"), metadata=CAMERA, similarities=[0.75, 0.25]
-)
+SHIPS = detection_event(labels=("ship", "quay", "ship"), metadata=CAMERA, similarities=[0.75, 0.25])
 FAILED = rejected_event(ErrorKind.MODEL_FAILED)
 
 
