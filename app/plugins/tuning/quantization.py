@@ -248,6 +248,9 @@ class _RecordingSession:
         self.feeds = feeds
         return self._session.run(feeds, names)
 
+    def check_memory(self, feeds: Mapping[str, NDArray[Any]]) -> None:
+        self._session.check_memory(feeds)
+
 
 def read_own_settings(source: ModelSource) -> Mapping[str, object]:
     """Return the content of the settings file of a model: its version's own, else the one for all versions."""

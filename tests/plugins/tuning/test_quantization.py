@@ -92,10 +92,10 @@ def test_quantised_version_is_served_with_close_answers_and_the_same_settings(
     assert [path.name for path in source.folder.iterdir() if path.name.startswith(".")] == []
 
 
-def write_graph(folder: Path, features: str, opset: int, **weights: ArrayLike) -> ModelSource:
+def write_graph(folder: Path, features: str, opset: int, sides: str = "32, 32", **weights: ArrayLike) -> ModelSource:
     """Write a classifier of an image with four classes: its `features` in ONNX's text format, before the same head."""
     text = f"""
-        <ir_version: 6, opset_import: ["" : {opset}]> graph (float[n, 3, 32, 32] image) => (float[n, 4] logits) {{
+        <ir_version: 6, opset_import: ["" : {opset}]> graph (float[n, 3, {sides}] image) => (float[n, 4] logits) {{
             {features}
             average = GlobalAveragePool(features)
             flat = Flatten(average)
@@ -154,7 +154,7 @@ def test_graph_with_split_and_slice_is_quantised(images: Sequence[Path], tmp_pat
     """
     weights: dict[str, ArrayLike] = {"filters": random.normal(size=(8, 3, 3, 3)), "classes": random.normal(size=(6, 4))}
     places = {"sizes": np.array([4, 4]), "starts": np.array([0]), "ends": np.array([2]), "axes": np.array([1])}
-    source = write_graph(tmp_path / "split", features, 17, **weights, **places)
+    source = write_graph(tmp_path / "split", features, 17, "height, width", **weights, **places)
     quantize(source, images, next_version(source), max_changed=1)
     assert InProcessModel(source.folder).source.version == "2"
 
