@@ -10,12 +10,10 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.token_bucket import Rate
-from app.core.settings.command_options import VALUES
 from app.core.settings.server import SettingsError
 from app.plugins.feedback.selection.diverse import cover
 from app.plugins.feedback.selection.rules import Condition, Rule, parse_rules
 from app.plugins.feedback.selection.selector import RuleSelector
-from app.plugins.feedback.settings import PickOptions
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.recorder import is_sampled
@@ -176,9 +174,7 @@ def test_radius_is_at_most_twice_the_best_one() -> None:
 
 
 @pytest.mark.slow
-def test_command_picks_images_that_look_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The command runs in this process, and its options must not stay.
-    monkeypatch.setitem(VALUES, PickOptions, PickOptions())
+def test_command_picks_images_that_look_different(tmp_path: Path) -> None:
     folder = ImageFolder(tmp_path / "images", durable=False)
     recorded: list[Any] = []
     for number, colour in enumerate([(0, 0, 255), (0, 0, 250), (0, 0, 245), (255, 255, 0)]):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.settings.command_options import VALUES
+from app.core.settings.command_options import command_values
 from app.plugins.evaluation.command import evaluate
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
@@ -65,14 +65,14 @@ def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
     assert figures(write_store(tmp_path / "store.db", recorded))["precision"] == 0.5
 
 
-def test_inferences_of_all_reasons_are_weighted_by_probability(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(VALUES, TruthOptions, TruthOptions(reason="any"))
-    truths = read_truths(store, None, None)
+def test_inferences_of_all_reasons_are_weighted_by_probability(store: str) -> None:
+    with command_values({TruthOptions: TruthOptions(reason="any")}):
+        truths = read_truths(store, None, None)
     # Weights are 4, 4, 2, 2 and 2: 4 + 2 + 2 of 14 are right, as good as 14 * 14 / 44 values.
     assert truths.figures[0].value == pytest.approx(8 / 14)
     assert "(5 truths, as good as 4 unweighted)" in truths.dataset.notes[0]
-    monkeypatch.setitem(VALUES, TruthOptions, TruthOptions(reason="unsure"))
-    assert read_truths(store, None, None).figures[0].value == 0
+    with command_values({TruthOptions: TruthOptions(reason="unsure")}):
+        assert read_truths(store, None, None).figures[0].value == 0
 
 
 @pytest.mark.parametrize(
