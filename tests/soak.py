@@ -219,7 +219,7 @@ class Soak:
             if entry.note or (entry.status != 200 and not any(window.explains(entry) for window in self.windows)):
                 yield f"{entry.surface}, {entry.model}: {entry.status} {entry.note} (request {entry.id})"
         with closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as connection:
-            statement = "SELECT request_id, count(*) FROM inferences WHERE error IS NULL GROUP BY request_id"
+            statement = "SELECT request_id, count(*) FROM recordings WHERE error IS NULL GROUP BY request_id"
             rows = dict(connection.execute(statement))
         recorded = [entry for entry in self.entries if entry.status == 200]
         yield from (f"request {entry.id}: {n} rows" for entry in recorded if (n := rows.get(entry.id, 0)) != 1)

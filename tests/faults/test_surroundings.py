@@ -140,7 +140,7 @@ def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None
         assert {*outcomes(server.log)} == {"ok", "model_not_ready"}, "the log has the outcome that clients received"
         assert server.stop() == 0
     with sqlite3.connect(store) as connection:
-        recorded = connection.execute("SELECT count(*) FROM inferences").fetchone()[0]
+        recorded = connection.execute("SELECT count(*) FROM recordings").fetchone()[0]
     connection.close()
     assert recorded > answered, "acknowledged inferences are stored"
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,12 +13,11 @@ from cyclopts.types import NonNegativeInt, PositiveInt
 from rich.table import Table
 
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
-from app.core.plugins import registry
 from app.core.settings.server import SettingsError
 from app.plugins.recording.export.writing import Format, best_prediction, export, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
-from app.plugins.recording.query.reader import RecordingReader, ResultPage, SqlResult, default_reason, open_recordings
+from app.plugins.recording.query.reader import ResultPage, default_reason, open_recordings
 from tasks.inference.error import truncate
 from tasks.task import BEST_ONLY
 
@@ -35,7 +34,6 @@ def inferences(
     store: Annotated[str, Parameter(env_var="CHARIOTEER_RECORD")],
     *,
     query: InferenceQuery = _NO_FILTER,
-    sql: str | None = None,
     id: str | None = None,  # noqa: A002
     limit: PositiveInt | None = None,
     after: NonNegativeInt | None = None,
@@ -50,14 +48,11 @@ def inferences(
     Args:
         store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE; or a JSONL export.
         query: Which inferences.
-        sql: SELECT over the views recorded, recorded_labels and recorded_metadata, instead of filters. With --to, its
-            column id chooses the inferences.
         id: Print only the inference with this id, as JSON.
-        limit: Maximum number of inferences, the newest first; by default 20 to print, all to export or with --sql.
+        limit: Maximum number of inferences, the newest first; by default 20 to print, all to export.
         after: Start of the page: the value that the previous page ended with.
         json: Print a page as JSON instead of a table.
-        to: Export to this file: .parquet, .jsonl, .json for COCO, or .csv, which no command reads back; with --format
-            yolo, to this new folder.
+        to: Export to this file: .parquet, .jsonl, or .json for COCO; with --format yolo, to this new folder.
         format: Format of the export, if the file name does not show it.
         content: What COCO and YOLO have as objects: the records of the answer, or the truth, for training. Without the
             right records as its truth, an inference is left out.
@@ -65,57 +60,30 @@ def inferences(
     """
     if to is not None and (json or id is not None or after is not None):
         raise SettingsError("--to exports all matches and cannot be combined with --json, --id or --after")
-    if sql is not None and (query != _NO_FILTER or id is not None or after is not None):
-        raise SettingsError("--sql cannot be combined with filters, --id or --after; put them into its WHERE")
     if to is None:
         reject_unused("without --to, the file to export to", {"--format": format, "--with": content != "records"})
     if id is not None and (query != _NO_FILTER or limit is not None or after is not None):
         raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
-    # A plugin may choose among the matches, if its options of this command ask for it.
-    pick = next((pick for create in registry().extensions("recording.pick") if (pick := create()) is not None), None)
-    if pick is not None and (id is not None or after is not None):
-        raise SettingsError("--pick chooses among all matches and cannot be combined with --id or --after")
     reader = open_recordings(store, images)
     if id is not None:
         inference = reader.get(id)
         if inference is None:
             sys.exit(f"charioteer: id: There is no inference {id}")
         console().print_json(msgspec.json.encode(inference).decode())
-    elif to is not None or pick is not None:
+    elif to is not None:
         if query.reason is None:
             query = replace(query, reason=default_reason(store))
-        batches = reader.batches(query, limit) if sql is None else _chosen(reader, sql, limit)
-        if pick is not None:
-            batches = iter([pick(reader, batches)])
-        if to is None:
-            _print_page(ResultPage(next(batches), None), json=json)
-            return
+        batches: Iterable[Sequence[RecordedInference]] = reader.batches(query, limit)
         export_format = format or format_of(to)
         if content == "truth":
             if export_format not in _SKIPPED:
                 raise SettingsError("--with truth is for COCO and YOLO; the other formats always have the truth")
             batches = map(_with_truth, batches)
         written = _export(batches, to, export_format, images, only_truths=content == "truth")
-        if not written and sql is None and query.reason == NO_TRIAL:
+        if not written and query.reason == NO_TRIAL:
             error_console().print("Trials, such as requests of the page, are left out; --reason any includes them")
-    elif sql is not None:
-        _print_result(reader.sql(sql, limit), json=json)
     else:
         _print_page(reader.page(query, limit or 20, after), json=json)
-
-
-def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Sequence[RecordedInference]]:
-    result = reader.sql(sql, limit)
-    if "id" not in result.columns:
-        raise SettingsError(f"--sql with --to needs a column id, got {', '.join(result.columns)}")
-    position = result.columns.index("id")
-    ids = list(dict.fromkeys(str(row[position]) for row in result.rows))
-    found = 0
-    for batch in reader.batches_of(ids):
-        yield batch
-        found += len(batch)
-    if found < len(ids):
-        error_console().print(f"No inference has {counted(len(ids) - found, 'value')} of the column id")
 
 
 def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInference]:
@@ -123,17 +91,6 @@ def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInferenc
     truths = [item.truth.records if item.truth and item.truth.complete else None for item in batch]
     scored = [None if records is None else [{**record, "score": 1.0} for record in records] for records in truths]
     return [msgspec.structs.replace(item, records=records) for item, records in zip(batch, scored, strict=True)]
-
-
-def _print_result(result: SqlResult, *, json: bool) -> None:
-    if json:
-        objects = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-        console().print_json(msgspec.json.encode(objects, enc_hook=str).decode())
-        return
-    rows = table(*result.columns)
-    for row in result.rows:
-        rows.add_row(*("" if value is None else printable(value) for value in row))
-    console().print(rows)
 
 
 def _print_page(page: ResultPage, *, json: bool) -> None:

@@ -44,20 +44,23 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
         records: the right answer, in the form of the inference's records, without scores; None for a verdict alone.
         complete: whether `records` has every object of the image.
         source: what it comes from, such as ``api`` or ``coco``.
-        author: the client that wrote it; empty without authentication.
         comment: a remark for people.
         time: when it was written, in microseconds since 1970 (UTC).
-        revision: 1 for the first truth of an inference; each correction has the next number.
     """
 
     verdict: Literal["right", "wrong"]
     records: Sequence[Mapping[str, object]] | None = None
     complete: bool = False
     source: str = ""
-    author: str = ""
     comment: str = ""
     time: _Time = 0
-    revision: _Count = 1
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an inference is recorded, and how likely that was: fields of `RecordedInference`."""
+
+    reason: str | None = None
+    probability: float | None = None
 
 
 class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):

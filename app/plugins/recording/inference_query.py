@@ -48,8 +48,3 @@ class InferenceQuery:
     request_id: Annotated[str | None, _help("Value of X-Request-ID.")] = None
     base_id: Annotated[str | None, _help("Chariot base id.")] = None
     digest: Annotated[str | None, _help("SHA-256 of the image.")] = None
-    box: Annotated[
-        str | None,
-        _help("Within SOUTH,WEST,NORTH,EAST; crosses the antimeridian if WEST is greater than EAST."),
-        Parameter(allow_leading_hyphen=True),
-    ] = None

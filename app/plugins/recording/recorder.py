@@ -6,9 +6,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from app.core.engine.request_context import RequestContext
+from app.plugins.recording.inference import Selection
 from app.plugins.recording.inference_query import TRIAL
 from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
-from app.plugins.recording.row_converter import RowConverter, Selection
+from app.plugins.recording.row_converter import RowConverter
 from app.plugins.recording.writer import Writer
 
 _logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ Selector = Callable[[RequestContext], Selection | None]
 
 def random_sample(fraction: float) -> Selector:
     """Return a selector of a share of all events, 0..1."""
-    selection = Selection(None, fraction)
+    selection = Selection(probability=fraction)
     return lambda event: selection if is_sampled(event.id, fraction) else None
 
 
@@ -52,7 +53,7 @@ class Recorder:
     def record_as(self, event: RequestContext, selection: Selection) -> "Future[None] | None":
         """Record a finished request for this reason; a trial with the reason ``trial``."""
         if event.trial:
-            selection = selection._replace(reason=TRIAL)
+            selection = Selection(reason=TRIAL, probability=selection.probability)
         recorded: Future[None] | None = Future() if self.writer.acknowledge else None
         try:
             request = self.row_converter(event, selection)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import cast
 
 import cv2
 import msgspec
@@ -12,7 +12,7 @@ import numpy as np
 
 from app.core.engine.request_context import RequestContext
 from app.plugins.recording.images import ImageFile
-from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.inference import RecordedImage, RecordedInference, Selection
 from app.plugins.recording.stores.rows import Rows, to_rows
 from metadata.request import METADATA_PARAMETER, MetadataEntry, metadata_of_inputs
 from tasks.inference.error import InferenceError
@@ -73,13 +73,6 @@ class Redaction:
         """Return `message`, or the replacement if it names a key: it may then quote the value."""
         folded = message.casefold()
         return REDACTED if any(key in folded for key in self._keys) else message
-
-
-class Selection(NamedTuple):
-    """Why an event is recorded, and how likely that was: fields of `RecordedInference`."""
-
-    reason: str | None = None
-    probability: float | None = None
 
 
 _ALL = Selection(probability=1.0)

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 _connect: Any = cast("Any", asyncpg).connect
 
 
-def contents(url: str, table: str = "inferences") -> Sequence[Row]:
+def contents(url: str, table: str = "recordings") -> Sequence[Row]:
     """Return the rows of a table, in the order of their numbers."""
     return execute(url, f"SELECT * FROM {table} ORDER BY number")
 

@@ -59,31 +59,10 @@ def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.Ca
 
 
 def test_options_are_parsed_into_a_query(store: str) -> None:
-    options = ["--where", 'camera = "north"', "--where", "longitude < 12", "--box", "-49,-11,49,12"]
+    options = ["--where", 'camera = "north"', "--where", "longitude < 12"]
     done = charioteer("inferences", store, *options, "--min-score", "0.9", "--model-version", "1", "--json")
     page = json.loads(done.stdout)
     assert ([row["id"] for row in page["inferences"]], page["next"]) == (["first"], None)
-
-
-def test_sql_result_is_printed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    sql = "SELECT label, count FROM recorded_labels ORDER BY label DESC"
-    inferences(store, sql=sql)
-    output = capsys.readouterr().out
-    assert output.index("label") < output.index("dog") < output.index("[bold]car")
-    inferences(store, sql=sql, limit=1, json=True)
-    assert json.loads(capsys.readouterr().out) == [{"label": "dog", "count": 1}]
-
-
-def test_sql_chooses_inferences_to_export(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sql = "SELECT id FROM recorded WHERE error IS NOT NULL OR model = 'vlm' UNION ALL SELECT 'other'"
-    inferences(store, sql=sql, to=tmp_path / "a.jsonl")
-    lines = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert {json.loads(line)["id"] for line in lines} == {"second", "third"}
-    error = capsys.readouterr().err.replace("\n", " ")
-    assert "No inference has 1 value of the column id" in error
-    assert "Wrote 2 inferences to" in error
-    with pytest.raises(SettingsError, match="--sql with --to needs a column id, got model"):
-        inferences(store, sql="SELECT model FROM recorded", to=tmp_path / "b.jsonl")
 
 
 def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,8 +75,8 @@ def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) 
 def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inferences(store, to=tmp_path / "a.jsonl")
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
-    inferences(store, to=tmp_path / "a.data", format="csv", limit=2, query=InferenceQuery(until="1s"))
-    assert len((tmp_path / "a.data").read_text().splitlines()) == 3
+    inferences(store, to=tmp_path / "a.data", format="jsonl", limit=2, query=InferenceQuery(until="1s"))
+    assert len((tmp_path / "a.data").read_text().splitlines()) == 2
     inferences(store, to=tmp_path / "one.jsonl", limit=1)
     inferences(store, to=tmp_path / "a.json")
     captured = capsys.readouterr()
@@ -121,10 +100,9 @@ def test_export_reports_objects_with_redacted_values(tmp_path: Path, capsys: pyt
     ("options", "message"),
     [
         ({"query": InferenceQuery(where=["camera"])}, "where: Expected conditions"),
-        ({"sql": "SELECT 1", "query": InferenceQuery(label="car")}, "--sql cannot be combined with filters"),
         ({"to": Path("a.txt")}, "Expected a file that ends in"),
-        ({"to": Path("a.csv"), "json": True}, "--to exports all matches"),
-        ({"format": "csv"}, "--format: no effect without --to"),
+        ({"to": Path("a.jsonl"), "json": True}, "--to exports all matches"),
+        ({"format": "jsonl"}, "--format: no effect without --to"),
         ({"id": "second", "query": InferenceQuery(label="car")}, "--id prints one inference and cannot be combined"),
         ({"store": "none.db"}, "there is no such file"),
         ({"store": "mysql://x/y"}, "The store has an unknown scheme"),

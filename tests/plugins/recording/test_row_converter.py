@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.plugins.recording.row_converter import REDACTED, Redaction, RowConverter
+from app.plugins.recording.stores.rows import Rows
 from metadata.request import MetadataEntry, metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
@@ -31,13 +32,17 @@ def converter(*redacted: str, images: bool = False) -> RowConverter:
     return RowConverter(Redaction(redacted), keep_images=images)
 
 
+def entries_of(row: Rows) -> list[Any]:
+    return json.loads(row.recording["metadata"])
+
+
 def test_event_is_converted_to_complete_row() -> None:
     parameters = {"top_k": 3, "a": msgspec.Raw(b'{"b":[1,2]}')}
     event = detection_event(
         image_bytes=b"jpeg", metadata=CAMERA, parameters=parameters, labels=("ship", "quay"), base_id="base"
     )
     (rows,) = converter()(event).rows
-    row = dict(rows.inference)
+    row = dict(rows.recording)
     assert json.loads(row.pop("parameters")) == {"top_k": 3, "a": {"b": [1, 2]}}
     entries = {entry["key"]: entry["value"] for entry in json.loads(row.pop("metadata"))}
     assert entries == {"camera": "north", "latitude": 51.5, "longitude": -0.1}
@@ -47,10 +52,9 @@ def test_event_is_converted_to_complete_row() -> None:
         "protocol": "kserve-v2", "model": "detector", "version": "1", "task_type": "OBJECT_DETECTION",
         "started": event.timestamp // 1000, "duration": 5000, "error": None, "message": "", "explanation": False,
         "image_digest": hashlib.sha256(b"jpeg").hexdigest(), "image_width": 640, "image_height": 320, "image_size": 4,
-        "image_kept": False, "latitude": 51.5, "longitude": -0.1, "reason": None, "probability": 1.0,
+        "image_kept": False, "selection": '{"reason":null,"probability":1.0}', "truth": None, "shadow": None,
     }  # fmt: skip
     assert [label.label for label in rows.labels] == ["quay", "ship"]
-    assert [entry.key for entry in rows.metadata] == ["camera", "latitude", "longitude"]
 
 
 def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_request() -> None:
@@ -63,13 +67,13 @@ def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_r
     request = msgspec.structs.replace(event.request, inputs=inputs, parameters=shared)
     entries = [read_metadata(value) for value in metadata_values(request)]
     rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries)).rows
-    assert [row.inference["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
-    assert [row.metadata[0].tv for row in rows] == ["north", "south", "north"]
-    assert [json.loads(row.inference["parameters"]) for row in rows] == [{"top_k": 3}] * 3
+    assert [row.recording["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
+    assert [entries_of(row)[0]["value"] for row in rows] == ["north", "south", "north"]
+    assert [json.loads(row.recording["parameters"]) for row in rows] == [{"top_k": 3}] * 3
     # Without metadata of the request, an input without its own has none.
     request = msgspec.structs.replace(request, parameters={})
     rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries[1:])).rows
-    assert [len(row.metadata) for row in rows] == [0, 1, 0]
+    assert [len(entries_of(row)) for row in rows] == [0, 1, 0]
 
 
 def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
@@ -83,7 +87,7 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     result = msgspec.structs.replace(event.result, samples=samples)
     entries = [read_metadata(value) for value in metadata_values(request)]
     (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
-    assert [entry.key for entry in row.metadata] == ["a", "b"]
+    assert [entry["key"] for entry in entries_of(row)] == ["a", "b"]
 
 
 def test_conversation_without_images_is_recorded_without_an_image() -> None:
@@ -91,14 +95,14 @@ def test_conversation_without_images_is_recorded_without_an_image() -> None:
     answers = Answers(prompts=["Why?"], answers=["Because"])
     sample = SampleResult(input=0, index=0, item=item, prediction=answers)
     (row,) = converter()(detection_event(result=InferenceResult(outputs=(), batch_size=1, samples=[sample]))).rows
-    assert json.loads(row.inference["records"] or "") == [{"prompt": "Why?", "answer": "Because"}]
-    assert row.inference["image_digest"] is None
+    assert json.loads(row.recording["records"] or "") == [{"prompt": "Why?", "answer": "Because"}]
+    assert row.recording["image_digest"] is None
 
 
 def test_rejected_request_is_one_row() -> None:
     (rows,) = converter()(rejected_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")).rows
-    assert (rows.inference["error"], rows.inference["message"]) == ("model_not_found", "Model 'x' is not known")
-    assert (rows.inference["records"], rows.inference["image_digest"]) == (None, None)
+    assert (rows.recording["error"], rows.recording["message"]) == ("model_not_found", "Model 'x' is not known")
+    assert (rows.recording["records"], rows.recording["image_digest"]) == (None, None)
 
 
 def test_failed_request_is_recorded_with_metadata_and_with_the_records_of_a_broken_stream() -> None:
@@ -108,10 +112,10 @@ def test_failed_request_is_recorded_with_metadata_and_with_the_records_of_a_brok
     event.request = msgspec.structs.replace(event.request, parameters=parameters)
     for has_records, changed in ((True, event), (False, msgspec.structs.replace(event, result=None))):
         (rows,) = converter()(changed).rows
-        assert (rows.inference["records"] is not None) == has_records
-        assert rows.inference["error"] == "model_failed"
-        assert rows.inference["latitude"] == 51.5
-        assert json.loads(rows.inference["parameters"]) == {"x": 1}
+        assert (rows.recording["records"] is not None) == has_records
+        assert rows.recording["error"] == "model_failed"
+        assert entries_of(rows)[0]["value"] == "north"
+        assert json.loads(rows.recording["parameters"]) == {"x": 1}
 
 
 def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
@@ -119,7 +123,7 @@ def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
     request = InferenceRequest(id="", model_name="detector", inputs=(tensor,))
     converted = converter(images=True)(detection_event(pixels=Image(pixels), request=request))
-    row = converted.rows[0].inference
+    row = converted.rows[0].recording
     assert row["image_digest"] == hashlib.sha256(b"4x2\n" + pixels.tobytes()).hexdigest()
     assert (row["image_width"], row["image_height"], row["image_size"], row["image_kept"]) == (4, 2, 24, True)
     (file,) = converted.images
@@ -143,8 +147,7 @@ def test_redacted_values_appear_in_no_column() -> None:
     written = repr(rows)
     for secret in ("north", "AB 12", "Ada", "51.5", "quay"):
         assert secret not in written
-    assert rows.inference["message"] == REDACTED
-    assert (rows.inference["latitude"], rows.inference["longitude"]) == (None, None)
+    assert rows.recording["message"] == REDACTED
 
 
 def test_redacted_scores_are_not_searchable() -> None:
@@ -156,7 +159,7 @@ def test_redacted_scores_are_not_searchable() -> None:
 def test_names_are_truncated_and_lose_null_characters(name: str) -> None:
     event = detection_event(model_name=name, base_id=name, labels=(name, "b", "c", "d", "e"), error=name)
     (rows,) = converter()(event).rows
-    row = rows.inference
+    row = rows.recording
     for text in (row["model"], row["base_id"], row["message"], *(label.label for label in rows.labels)):
         assert text is not None
         assert "\0" not in text

@@ -45,7 +45,7 @@ def recorded_rows(
     entries = [metadata_entry(*pair) for pair in metadata.items()] if isinstance(metadata, Mapping) else list(metadata)
     request_id = f"request {inference_id}"
     rows = to_rows(recorded_inference(inference_id, request_id=request_id, metadata=entries, records=records))
-    return msgspec.structs.replace(rows, inference={**rows.inference, **columns})
+    return msgspec.structs.replace(rows, recording={**rows.recording, **columns})
 
 
 def write_store(file: Path, *recorded: Rows | RecordedInference) -> str:
@@ -80,7 +80,7 @@ ALL_ROWS = [
         found(car=0.2, dog=0.95), started=30 * SECOND, model="other",
     ),
     recorded_rows(
-        "odd", {"camera": "50%_off'; DROP TABLE inferences; --", "frame": -1.5, "a.b": "flat"}, started=40 * SECOND
+        "odd", {"camera": "50%_off'; DROP TABLE recordings; --", "frame": -1.5, "a.b": "flat"}, started=40 * SECOND
     ),
     recorded_rows("pose", {"pose": {"yaw": 1.5, "none": None}}, protocol="grps", task_type="IMAGE_CLASSIFICATION"),
     recorded_rows("flat", {"pose": {"yaw": "1.5"}}),
@@ -90,4 +90,4 @@ ALL_ROWS = [
         "unsure", {}, found(dog=None, cat=0.1), image_digest=DIGEST, image_width=4, image_height=3, image_size=9
     ),
 ]  # fmt: skip
-ALL_IDS = [record.inference["id"] for record in ALL_ROWS]
+ALL_IDS = [record.recording["id"] for record in ALL_ROWS]

@@ -1,9 +1,6 @@
-"""Export recorded inferences into one file, batch by batch: JSONL and CSV here, other formats by their modules."""
+"""Export recorded inferences into one file, batch by batch: JSONL here, other formats by their modules."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -12,10 +9,10 @@ import msgspec
 from app.core.engine.error_text import needs_extra
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
-from app.plugins.recording.inference import Batches, Exported, RecordedInference, format_timestamp
-from app.plugins.recording.stores.rows import label_of, position
+from app.plugins.recording.inference import Batches, Exported, RecordedInference
+from app.plugins.recording.stores.rows import label_of
 
-Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
+Format = Literal["parquet", "coco", "jsonl", "yolo"]
 """The format of a file of inferences."""
 
 _SUFFIXES: Mapping[str, Format] = {
@@ -23,38 +20,7 @@ _SUFFIXES: Mapping[str, Format] = {
     ".json": "coco",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
-    ".csv": "csv",
 }
-
-
-COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
-    "id": attrgetter("id"),
-    "started": lambda inference: format_timestamp(inference.started),
-    "duration_ms": lambda inference: inference.duration / 1000,
-    "model": attrgetter("model"),
-    "version": attrgetter("version"),
-    "task_type": attrgetter("task_type"),
-    "protocol": attrgetter("protocol"),
-    "request_id": attrgetter("request_id"),
-    "base_id": attrgetter("base_id"),
-    "found": lambda inference: None if inference.records is None else len(inference.records),
-    "label": lambda inference: best_prediction(inference.records)[0],
-    "score": lambda inference: best_prediction(inference.records)[1],
-    "verdict": lambda inference: inference.truth and inference.truth.verdict,
-    "reason": attrgetter("reason"),
-    "error": attrgetter("error"),
-    "message": attrgetter("message"),
-    "image_digest": lambda inference: inference.image and inference.image.digest,
-    "image_width": lambda inference: inference.image and inference.image.width,
-    "image_height": lambda inference: inference.image and inference.image.height,
-    "latitude": lambda inference: position(inference.metadata)[0],
-    "longitude": lambda inference: position(inference.metadata)[1],
-    "metadata": lambda inference: _json({entry.key: entry.value for entry in inference.metadata}),
-    "parameters": lambda inference: _json(inference.parameters),
-    "records": lambda inference: None if inference.records is None else _json(inference.records),
-}
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: Path) -> Format:
@@ -109,7 +75,7 @@ def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]
         with needs_extra("Parquet", "parquet", SettingsError):
             from app.plugins.recording.export.parquet import write_parquet
         return write_parquet
-    return write_jsonl if file_format == "jsonl" else write_csv
+    return write_jsonl
 
 
 def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> Iterator[Sequence[RecordedInference]]:
@@ -130,22 +96,6 @@ def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
     return Exported(written=written)
 
 
-def write_csv(batches: Batches, file: BinaryIO) -> Exported:
-    """Write `COLUMNS` in UTF-8, quoted as in RFC 4180, with nested values as JSON.
-
-    A text that a spreadsheet would parse as a formula gets a leading apostrophe, because any client may have sent it.
-    """
-    written = 0
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    table = csv.writer(text)
-    table.writerow(COLUMNS)
-    for batch in batches:
-        table.writerows([_cell(column(inference)) for column in COLUMNS.values()] for inference in batch)
-        written += len(batch)
-    text.detach()
-    return Exported(written=written)
-
-
 def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str | None, float | None]:
     """Return label and score of the record with the best score, or of the first label if there are no scores."""
     label: str | None = None
@@ -158,11 +108,3 @@ def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str
         if label is None or (number is not None and (best is None or number > best)):
             label, best = name, number
     return label, best
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -31,11 +31,10 @@ class QueryRunner:
         with needs_extra("PostgreSQL", "postgres", SettingsError):
             self._run = (_sqlite_runner if dsn.dialect == "sqlite" else _postgresql_runner)(dsn, seconds)
 
-    def __call__(self, query: Callable[[Connection], ResultT], expected: str = "") -> ResultT:
+    def __call__(self, query: Callable[[Connection], ResultT]) -> ResultT:
         """Call `query` with a connection, and return its result.
 
-        Raise DEADLINE_EXCEEDED after the timeout, MODEL_NOT_READY when the store does not respond. With `expected`,
-        what the user should have written, a failure is INVALID_REQUEST.
+        Raise DEADLINE_EXCEEDED after the timeout, MODEL_NOT_READY when the store does not respond.
         """
         started = time.monotonic()
         try:
@@ -47,8 +46,6 @@ class QueryRunner:
                 raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message) from None
             cause = error.orig if isinstance(error, DBAPIError) else error
             reason = truncate(str(cause).strip().partition("\n")[0], 200)
-            if expected:
-                raise InferenceError(ErrorKind.INVALID_REQUEST, f"{expected}: {reason}") from None
             message = f"The recordings at {self._display_name} cannot be read: {reason}"
             raise InferenceError(ErrorKind.MODEL_NOT_READY, message) from None
 

@@ -1,15 +1,15 @@
-"""Translate a query into conditions on indexed columns, for SQLite and PostgreSQL."""
+"""Translate a query into conditions on the columns of a recording, for SQLite and PostgreSQL."""
 
-import math
 import operator
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, and_, false, or_
+from sqlalchemy import ColumnElement, Numeric, Select, case, cast, exists, func, literal, or_, select
 
 from app.plugins.recording.inference_query import (
     ANY_ERROR,
@@ -20,7 +20,8 @@ from app.plugins.recording.inference_query import (
     TRIAL,
     InferenceQuery,
 )
-from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata, truths
+from app.plugins.recording.stores.rows import to_json
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, labels, recordings
 from tasks.inference.error import ErrorKind, invalid, quote_value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,7 +29,10 @@ _AGO = re.compile(r"([0-9]{1,9})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MAX_CHARACTERS = 20_000
 _MAX_CONDITIONS = 32
-_INT64 = 2**63
+_INT64 = range(-(2**63), 2**63)
+_MAX_REPEATED = 2
+"""Entries of one key that a range is compared with: each further one makes the statement much longer."""
+_NUMBER = r"^-?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?"
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<": operator.lt,
@@ -36,8 +40,15 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_EQUAL = {"request_id": "request_id", "base_id": "base_id", "digest": "image_digest", "model": "model"}
-_EQUAL_WITHOUT_INDEX = {"model_version": "version", "protocol": "protocol", "task_type": "task_type"}
+_EQUAL = {
+    "request_id": "request_id",
+    "base_id": "base_id",
+    "digest": "image_digest",
+    "model": "model",
+    "model_version": "version",
+    "protocol": "protocol",
+    "task_type": "task_type",
+}
 CONDITION = r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
     (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*"""
 """Verbose pattern of a condition such as ``altitude > 100``. Key and value may be in quotes (`unquote`)."""
@@ -45,77 +56,77 @@ CONDITION = r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|
 _CONDITION = re.compile(rf"{CONDITION}(?:\Z|(?<!\w)and\b(?=.))", re.VERBOSE | re.DOTALL | re.IGNORECASE)
 
 
-class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """One filter: the inference must have a row that it selects, or none if it is `negated`."""
+def matching_numbers(
+    query: InferenceQuery, dialect: str, before: int | None = None, limit: int | None = None, now: float | None = None
+) -> Select[int]:
+    """Return a statement that finds the numbers of matching inferences, the newest first.
 
-    table: Table = inferences  # a table with a column `number`, the number of the inference
-    alternatives: Sequence[ColumnElement[bool]]  # conditions on columns of the table; a row must meet one of them
-    indexed: bool = True  # whether indexes find these rows
-    ordered: bool = False  # whether these indexes return the rows of one alternative in the order of their numbers
-    negated: bool = False  # whether the inference must have no such row
-    is_time_range: bool = False  # whether it filters by arrival time, which correlates closely with the numbers
+    Raise InferenceError when a filter is invalid, with the name of the parameter as its path.
 
-
-def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[QueryFilter]:
-    """Return the filters of a query, with times relative to `now`, in seconds since 1970, or to the current time.
-
-    An inference must meet every filter. Raise InferenceError when a filter is invalid, with the name of the parameter
-    as its path.
+    Args:
+        query: the filters.
+        dialect: ``sqlite`` or ``postgresql``.
+        before: only numbers below this one.
+        limit: the maximum number of inferences.
+        now: seconds since 1970, for relative times; the current time by default.
     """
-    filters = list(_metadata_filters(query.where))
-    if query.box is not None:
-        filters.append(_box_filter(query.box))
-    filters += _label_filters(query.label, query.min_score, query.max_score)
-    for name, column in (_EQUAL | _EQUAL_WITHOUT_INDEX).items():
+    has_label = query.label is not None
+    number = labels.c.number if has_label else recordings.c.number
+    statement = select(number)
+    if has_label:
+        # The index of labels finds the newest inferences with a label.
+        statement = statement.join_from(labels, recordings, labels.c.number == recordings.c.number)
+    conditions = [*_conditions(query, dialect, time.time() if now is None else now)]
+    if before is not None:
+        conditions.append(number < before)
+    return statement.where(*conditions).order_by(number.desc()).limit(limit)
+
+
+def contains(column: ColumnElement[str], part: str, dialect: str) -> ColumnElement[bool]:
+    """Return the condition that a text contains another one."""
+    return (func.instr(column, part) if dialect == "sqlite" else func.strpos(column, part)) > 0
+
+
+def _conditions(query: InferenceQuery, dialect: str, now: float) -> Iterator[ColumnElement[bool]]:
+    for name, column in _EQUAL.items():
         if (value := getattr(query, name)) is not None:
             text = indexed_text(value, name.replace("_", "-"))
-            equal = inferences.c[column] == (text.lower() if name == "digest" else text)
-            filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
+            yield recordings.c[column] == (text.lower() if name == "digest" else text)
+    for name, compare in (("since", operator.ge), ("until", operator.lt)):
+        if (moment := getattr(query, name)) is not None:
+            yield compare(recordings.c.started, _microseconds(moment, name, now))
+    yield from _label_conditions(query.label, query.min_score, query.max_score)
     if query.error is not None:
-        filters.append(_error_filter(query.error))
-    if query.truth is not None:
-        filters.append(_truth_filter(query.truth))
+        yield _error_condition(query.error)
     if query.reason not in (None, ANY_REASON):
-        filters.append(_reason_filter(query.reason))
-    if query.since is not None or query.until is not None:
-        filters.append(_time_filter(query, time.time() if now is None else now))
-    return filters
+        yield _reason_condition(query.reason, dialect)
+    if query.truth is not None:
+        yield from _truth_conditions(query.truth, dialect)
+    yield from _metadata_conditions(query.where, dialect)
 
 
-def _error_filter(error: str) -> QueryFilter:
+def _error_condition(error: str) -> ColumnElement[bool]:
     allowed = [ANY_ERROR, NO_ERROR, *ErrorKind]
     if error not in allowed:
         raise invalid(f"Expected one of {', '.join(allowed)}, got {quote_value(error)}", "error")
     if error == NO_ERROR:
-        return QueryFilter(alternatives=[inferences.c.error.is_(None)], indexed=False)
-    if error == ANY_ERROR:
-        return QueryFilter(alternatives=[inferences.c.error.is_not(None)])
-    return QueryFilter(alternatives=[inferences.c.error == error], ordered=True)
+        return recordings.c.error.is_(None)
+    return recordings.c.error.is_not(None) if error == ANY_ERROR else recordings.c.error == error
 
 
-def _truth_filter(truth: str) -> QueryFilter:
+def _truth_conditions(truth: str, dialect: str) -> Iterator[ColumnElement[bool]]:
     if truth not in ("yes", "no", "wrong"):
         raise invalid(f"Expected yes, no or wrong, got {quote_value(truth)}", "truth")
-    wrong = (truths.c.verdict == "wrong",) if truth == "wrong" else ()
-    present = and_(truths.c.current, *wrong)
-    return QueryFilter(table=truths, alternatives=[present], indexed=truth != "no", ordered=True, negated=truth == "no")
+    yield recordings.c.truth.is_(None) if truth == "no" else recordings.c.truth.is_not(None)
+    if truth == "wrong":
+        yield contains(recordings.c.truth, '{"verdict":"wrong"', dialect)
 
 
-def _reason_filter(reason: str) -> QueryFilter:
-    if reason == RANDOM_SAMPLE:
-        return QueryFilter(alternatives=[inferences.c.reason.is_(None)], indexed=False)
+def _reason_condition(reason: str, dialect: str) -> ColumnElement[bool]:
     if reason == NO_TRIAL:
-        return QueryFilter(alternatives=[inferences.c.reason.is_distinct_from(TRIAL)], indexed=False)
-    return QueryFilter(alternatives=[inferences.c.reason == indexed_text(reason, "reason")], ordered=True)
-
-
-def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
-    bounds: list[ColumnElement[bool]] = []
-    if query.since is not None:
-        bounds.append(inferences.c.started >= _microseconds(query.since, "since", now))
-    if query.until is not None:
-        bounds.append(inferences.c.started < _microseconds(query.until, "until", now))
-    return QueryFilter(alternatives=[and_(*bounds)], indexed=False, is_time_range=True)
+        return ~_reason_condition(TRIAL, dialect)
+    value = "null" if reason == RANDOM_SAMPLE else to_json(indexed_text(reason, "reason"))
+    return contains(recordings.c.selection, f'"reason":{value},', dialect)
 
 
 def _microseconds(text: str, name: str, now: float) -> int:
@@ -129,37 +140,30 @@ def _microseconds(text: str, name: str, now: float) -> int:
         raise invalid(f"Expected {expected}, got {quote_value(text)}", name) from None
 
 
-def _label_filters(label: str | None, min_score: float | None, max_score: float | None) -> Iterator[QueryFilter]:
+def _label_conditions(
+    label: str | None, min_score: float | None, max_score: float | None
+) -> Iterator[ColumnElement[bool]]:
     bounds = [] if label is None else [labels.c.label == indexed_text(label, "label")]
     for name, compare, score in (("min-score", operator.ge, min_score), ("max-score", operator.le, max_score)):
         if score is not None:
             if not 0 <= score <= 1:
                 raise invalid(f"Expected a score within 0..1, got {score:g}", name)
             bounds.append(compare(labels.c.score, score))
+    if label is not None:
+        yield from bounds
+        return
+    of_inference = labels.c.number == recordings.c.number
     if bounds:
-        yield QueryFilter(table=labels, alternatives=[and_(*bounds)], indexed=label is not None, ordered=True)
-    if label is None and max_score is not None:
-        # Without a label, the best score is within the limit only if no label exceeds it.
-        yield QueryFilter(table=labels, alternatives=[labels.c.score > max_score], indexed=False, negated=True)
+        yield exists().where(of_inference, *bounds)
+    if max_score is not None:
+        # The best score is within the limit only if no label exceeds it.
+        yield ~exists().where(of_inference, labels.c.score > max_score)
 
 
-def _box_filter(text: str) -> QueryFilter:
-    try:
-        south, west, north, east = (float(part) for part in text.split(","))
-    except ValueError:
-        south = west = north = east = math.nan
-    if not (-90 <= south <= north <= 90 and -180 <= west <= 180 and -180 <= east <= 180):
-        expected = "south,west,north,east in degrees, south at most north"
-        raise invalid(f"Expected {expected}, got {quote_value(text)}", "box")
-    latitude, longitude = inferences.c.latitude, inferences.c.longitude
-    inside = longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)
-    return QueryFilter(alternatives=[and_(latitude.between(south, north), inside)])
-
-
-def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
+def _metadata_conditions(texts: Sequence[str], dialect: str) -> Iterator[ColumnElement[bool]]:
     count = 0
     for text in texts:
-        indexed_text(text, "where")
+        check_text(text, "where")
         position = 0
         while position == 0 or position < len(text):
             count += 1
@@ -168,35 +172,54 @@ def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
             match = _CONDITION.match(text, position)
             if match is None:
                 expected = 'conditions such as camera = "north" and altitude > 100, with = < <= > >='
-                got = quote_value(text[position:].strip())
-                raise invalid(f"Expected {expected}, got {got}; use charioteer inferences --sql for others", "where")
+                raise invalid(f"Expected {expected}, got {quote_value(text[position:].strip())}", "where")
             position = match.end()
-            yield _metadata_filter(unquote(match["key"]), match["comparison"], unquote(match["value"]))
+            key, value = check_text(str(unquote(match["key"])), "where"), unquote(match["value"])
+            if isinstance(value, str):
+                check_text(value, "where")
+            yield _metadata_condition(key, match["comparison"], value, dialect)
 
 
-def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryFilter:
-    """Compare text with text, and numbers with integers and floats alike."""
-    compare = COMPARISONS[comparison]
-    if isinstance(value, str):
-        parts = [compare(metadata.c.tv, indexed_text(value, "where"))]
-    else:
-        parts = [_integer_comparison(comparison, value), compare(metadata.c.fv, float(value))]
-    has_key = metadata.c.key == indexed_text(str(key), "where")
-    return QueryFilter(table=metadata, alternatives=[and_(has_key, part) for part in parts], ordered=comparison == "=")
+def _metadata_condition(key: str, comparison: str, value: str | float, dialect: str) -> ColumnElement[bool]:
+    """Compare text with text, and numbers with integers and floats alike.
 
-
-def _integer_comparison(comparison: str, value: float) -> ColumnElement[bool]:
-    """Compare 64-bit integers with a number that may be fractional or larger than 64 bits."""
+    The JSON of an entry begins on a line of its own, and is searched as text: to parse the JSON of a million rows takes
+    ten times as long.
+    """
+    start = f'\n{{"key":{to_json(key)},"type":'
+    if not isinstance(value, str):
+        kinds = (f'{start}"int","value":', f'{start}"float","value":')
+        return or_(*(_in_range(start, comparison, value, dialect) for start in kinds))
     if comparison == "=":
-        bound = int(value)
-        possible = bound == value and -_INT64 <= bound < _INT64
-    elif comparison in ("<", "<="):
-        bound = min(math.ceil(value) - 1 if comparison == "<" else math.floor(value), _INT64 - 1)
-        comparison, possible = "<=", bound >= -_INT64
-    else:
-        bound = max(math.floor(value) + 1 if comparison == ">" else math.ceil(value), -_INT64)
-        comparison, possible = ">=", bound < _INT64
-    return COMPARISONS[comparison](metadata.c.iv, bound) if possible else false()
+        return contains(recordings.c.metadata, f'{start}"str","value":{to_json(value)}}}', dialect)
+    return _in_range(f'{start}"str","value":"', comparison, value, dialect)
+
+
+def _in_range(start: str, comparison: str, value: str | float, dialect: str) -> ColumnElement[bool]:
+    compare, column = COMPARISONS[comparison], recordings.c.metadata
+    rests = [_after(column, start, count, dialect) for count in range(1, _MAX_REPEATED + 1)]
+    if isinstance(value, str):
+        bound = to_json(value)[1:-1]
+        if dialect == "sqlite":
+            found = [func.substr(rest, 1, func.instr(rest, '"') - 1) for rest in rests]
+        else:
+            found = [func.split_part(rest, '"', 1).collate("C") for rest in rests]
+        return or_(*(compare(text, bound) for text in found))
+    if dialect == "sqlite":
+        number = value if isinstance(value, float) or value in _INT64 else float(value)
+        return or_(*(compare(cast(rest, Numeric), literal(number)) for rest in rests))
+    exact = literal(Decimal(repr(value)), Numeric)
+    return or_(*(compare(cast(func.substring(rest, _NUMBER), Numeric), exact) for rest in rests))
+
+
+def _after(column: ColumnElement[str], start: str, occurrence: int, dialect: str) -> ColumnElement[str]:
+    """Return what follows an occurrence of `start`, counted from 1; NULL without one."""
+    if dialect != "sqlite":
+        return func.nullif(func.split_part(column, start, occurrence + 1), "")
+    for _ in range(occurrence):
+        position = func.instr(column, start)
+        column = case((position > 0, func.substr(column, position + len(start))))
+    return column
 
 
 def unquote(text: str) -> str | float:
@@ -216,10 +239,15 @@ def unquote(text: str) -> str | float:
 
 
 def indexed_text(text: str, name: str) -> str:
-    r"""Return the indexed part of `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
+    """Return the indexed part of `text`. Raise INVALID_REQUEST as `check_text`."""
+    return check_text(text, name)[:INDEXED_CHARACTERS]
+
+
+def check_text(text: str, name: str) -> str:
+    r"""Return `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
     if len(text) > _MAX_CHARACTERS:
         raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         got = quote_value(text)
         raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {got}", name)
-    return text[:INDEXED_CHARACTERS]
+    return text

@@ -1,64 +1,35 @@
-"""Read recordings in a store or an export: pages, all matches in batches, one inference, its image, results of SQL."""
+"""Read recordings in a store or an export: pages, all matches in batches, one inference, its image."""
 
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 from sqlalchemy.engine import RowMapping
 
 from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import read_image
-from app.plugins.recording.inference import RecordedInference, Truth, check_numbers, image_from_columns
+from app.plugins.recording.inference import RecordedInference, Selection, Truth, check_numbers, image_from_columns
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
-from app.plugins.recording.query.filters import query_filters
-from app.plugins.recording.query.search import newest_numbers
-from app.plugins.recording.stores.migrations import MIGRATIONS
+from app.plugins.recording.query.filters import matching_numbers
+from app.plugins.recording.stores.migrations import NEWEST_VERSION
 from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
-from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version, truths
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, recordings, schema_version
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
 _BATCH_SIZE = 500
+_READ_ROWS = 10_000
 _PARTS = "part-*.parquet"
-
-# PostgreSQL's JSONB rejects an escaped NUL, which clients can send.
-_DIALECTS = {
-    "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "CAST({} AS TEXT)"},
-    "postgresql": {
-        "time": "to_timestamp(started / 1000000.0)",
-        "json": r"CAST(replace({}, '\u0000', '\ufffd') AS JSONB)",
-    },
-}
-# The user's SQL is a subquery, so that it can only read.
-_STATEMENT = """
-WITH recorded AS NOT MATERIALIZED (
-  SELECT number, id, {time} AS time, started, duration / 1000.0 AS milliseconds, model, version, task_type, protocol,
-    request_id, base_id, error, message, explanation, reason, probability, image_digest, image_width, image_height,
-    latitude, longitude,
-    {parameters} AS parameters, {metadata} AS metadata, {records} AS records
-  FROM inferences
-), recorded_labels AS NOT MATERIALIZED (
-  SELECT number, label, score, count FROM inference_labels
-), recorded_metadata AS NOT MATERIALIZED (
-  SELECT number, key, iv AS int_value, fv AS float_value, tv AS text_value, jv AS dict_value FROM inference_metadata
-), recorded_truths AS NOT MATERIALIZED (
-  SELECT number, verdict, complete, source, author, comment, {records} AS records
-  FROM inference_truths WHERE current
-)
-SELECT * FROM (
-{sql}
-) AS result
-"""
-_VIEWS = "recorded, recorded_labels, recorded_metadata and recorded_truths"
 
 
 class ResultPage(NamedTuple):
@@ -66,13 +37,6 @@ class ResultPage(NamedTuple):
 
     inferences: Sequence[RecordedInference]
     next: int | None
-
-
-class SqlResult(NamedTuple):
-    """The names of the columns of a result, and its rows in the types of the driver."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
 
 
 class RecordingReader:
@@ -93,6 +57,7 @@ class RecordingReader:
             message = f"There are no recordings at {dsn.display_name}: {reason}"
             raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
         self._runner = QueryRunner(dsn, seconds)
+        self.dialect = dsn.dialect
         self._images = images
         self._checked = False
 
@@ -101,9 +66,8 @@ class RecordingReader:
 
         Raise InferenceError also for an invalid filter, with its name.
         """
-        filters = query_filters(query)
-        numbers = self.run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
-        matches = self.find(inferences.c.number.in_(numbers[:limit]))
+        numbers = self._numbers(query, after, limit + 1)
+        matches = self.find(recordings.c.number.in_(numbers[:limit]))
         return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
@@ -111,20 +75,18 @@ class RecordingReader:
 
         Inferences that are deleted meanwhile may be missing. Raise InferenceError as `page`.
         """
-        filters = query_filters(query)
-        numbers = self.run(lambda connection: newest_numbers(connection, filters, limit=limit))
-        yield from self._batches(inferences.c.number, numbers)
+        yield from self._batches(recordings.c.number, self._numbers(query, limit=limit))
 
     def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
         """Yield the inferences with these ids in batches, in the order of the ids except within a batch.
 
         Each id occurs once in `ids`.
         """
-        yield from self._batches(inferences.c.id, ids)
+        yield from self._batches(recordings.c.id, ids)
 
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
-        is_id = inferences.c.id == inference_id[:INDEXED_CHARACTERS]
+        is_id = recordings.c.id == inference_id[:INDEXED_CHARACTERS]
         found = self.find(is_id) if inference_id.isprintable() else ()
         return found[0] if found else None
 
@@ -132,41 +94,34 @@ class RecordingReader:
         """Return the file that the client sent, or None if it was not stored or was deleted."""
         return read_image(self._images, inference.image)
 
-    def sql(self, sql: str, limit: int | None = None) -> SqlResult:
-        """Return at most `limit` rows of a user's SELECT over documented views and the tables."""
-
-        def query(connection: Connection) -> SqlResult:
-            dialect = _DIALECTS[connection.dialect.name]
-            documents = {name: dialect["json"].format(name) for name in ("parameters", "metadata", "records")}
-            statement = _STATEMENT.format(time=dialect["time"], **documents, sql=sql.rstrip().rstrip(";"))
-            result = connection.exec_driver_sql(statement)
-            return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
-
-        return self.run(query, f"--sql: Expected one SELECT over {_VIEWS}")
+    def _numbers(self, query: InferenceQuery, before: int | None = None, limit: int | None = None) -> Sequence[int]:
+        statement = matching_numbers(query, self.dialect, before, limit)
+        return self.run(lambda connection: connection.execute(statement).scalars().all())
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
         for start in range(0, len(values), _BATCH_SIZE):
             yield self.find(column.in_(values[start : start + _BATCH_SIZE]))
 
     def find(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
-        """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.inferences`."""
-        statement = select(inferences).where(condition).order_by(inferences.c.number.desc()).limit(limit)
+        """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.recordings`."""
+        statement = select(recordings).where(condition).order_by(recordings.c.number.desc()).limit(limit)
+        rows = self.run(lambda connection: connection.execute(statement).mappings().all())
+        return [_inference(row) for row in rows]
 
-        def fetch(connection: Connection) -> Sequence[RecordedInference]:
-            rows = connection.execute(statement).mappings().all()
-            numbers = [row["number"] for row in rows]
-            current = select(truths).where(truths.c.current, truths.c.number.in_(numbers))
-            found = {row["number"]: _truth(row) for row in connection.execute(current).mappings()}
-            return [_inference(row, found.get(row["number"])) for row in rows]
+    def metadata(self, condition: ColumnElement[bool]) -> Iterator[tuple[int, Sequence[MetadataEntry]]]:
+        """Yield number and metadata of the inferences that meet a condition on `tables.recordings`, newest first."""
+        number, decode = recordings.c.number, _DECODERS["metadata"].decode
+        statement = select(number, recordings.c.metadata).where(condition).order_by(number.desc()).limit(_READ_ROWS)
+        while rows := self.run(partial(_fetch, statement=statement)):
+            yield from ((row[0], decode(row[1])) for row in rows)
+            statement = statement.where(number < rows[-1][0])
 
-        return self.run(fetch)
-
-    def run(self, query: Callable[[Connection], ResultT], expected: str = "") -> ResultT:
-        """Return the result of a query with a read-only connection. `expected` is what a user's SQL should be."""
+    def run(self, query: Callable[[Connection], ResultT]) -> ResultT:
+        """Return the result of a query with a read-only connection."""
         if not self._checked:
             self._runner(_check_version)
             self._checked = True
-        return self._runner(query, expected)
+        return self._runner(query)
 
 
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
@@ -215,33 +170,36 @@ def is_folder_of_parts(source: str) -> bool:
     return Path(source).is_dir() and next(Path(source).glob(_PARTS), None) is not None
 
 
+def _fetch(connection: Connection, statement: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+    return connection.execute(statement).all()
+
+
 def _check_version(connection: Connection) -> None:
-    version, newest = connection.execute(select(schema_version.c.version)).scalar_one(), len(MIGRATIONS) + 1
-    if version != newest:
-        reason = "a later Charioteer wrote them" if version > newest else "serve once with --record to upgrade them"
-        message = f"The recordings have version {version}, this Charioteer reads {newest}: {reason}"
+    version = connection.execute(select(schema_version.c.version)).scalar_one()
+    if version != NEWEST_VERSION:
+        is_later = version > NEWEST_VERSION
+        reason = "a later Charioteer wrote them" if is_later else "serve once with --record to upgrade them"
+        message = f"The recordings have version {version}, this Charioteer reads {NEWEST_VERSION}: {reason}"
         raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
 
-_DECODERS = {
+_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
     "metadata": msgspec.json.Decoder(list[MetadataEntry]),
     "records": msgspec.json.Decoder(list[dict[str, object]]),
     "parameters": msgspec.json.Decoder(dict[str, object]),
+    "selection": msgspec.json.Decoder(Selection),
+    "truth": msgspec.json.Decoder(Truth),
 }
 
 
-def _truth(row: RowMapping) -> Truth:
-    values: dict[str, Any] = {name: row[name] for name in Truth.__struct_fields__}
-    if values["records"] is not None:
-        values["records"] = _DECODERS["records"].decode(values["records"])
-    return Truth(**values)
-
-
-def _inference(row: RowMapping, truth: Truth | None) -> RecordedInference:
-    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name not in ("image", "truth")}
+def _inference(row: RowMapping) -> RecordedInference:
+    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
     for name, decoder in _DECODERS.items():
-        values[name] = None if values[name] is None else decoder.decode(values[name])
-    return RecordedInference(**values, image=image_from_columns(row), truth=truth)
+        values[name] = None if row[name] is None else decoder.decode(row[name])
+    selection: Selection = values.pop("selection")
+    return RecordedInference(
+        **values, image=image_from_columns(row), reason=selection.reason, probability=selection.probability
+    )
 
 
 def _read_lines(file: Path) -> Sequence[RecordedInference]:
@@ -265,8 +223,8 @@ def _read_parquet(file: Path) -> Sequence[RecordedInference]:
 
 
 def _reject(file: Path) -> NoReturn:
-    kind = "CSV is for spreadsheets" if file.suffix.lower() == ".csv" else "COCO is for annotation tools"
-    raise SettingsError(f"{file}: {kind} and does not hold everything; export .jsonl or .parquet")
+    message = "COCO is for annotation tools and does not hold everything; export .jsonl or .parquet"
+    raise SettingsError(f"{file}: {message}")
 
 
-_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject, ".json": _reject}
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".json": _reject}

@@ -26,7 +26,6 @@ const TEXT_FILTERS = {
 const CONDITIONS = "Conditions on custom metadata, with =, <, <=, > and >=, joined by and";
 const WIDE_FILTERS = {
   where: ["Metadata", 'camera = "north" and altitude > 100', CONDITIONS],
-  box: ["Location", "47, 5, 55, 15", "A box: south, west, north, east in degrees"],
 };
 // By name of the query: the label, and the options.
 const CHOICES = {

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, func, insert, inspect, select, text, update
 
 from app.core.settings.server import SettingsError
+from app.plugins.recording.stores.one_table import join_tables
 from app.plugins.recording.stores.tables import SCHEMA, schema_version
 
 Migration = Callable[[Connection], None]
@@ -30,8 +31,14 @@ def _add_truths(connection: Connection) -> None:
         connection.execute(text(statement.format(**types)))
 
 
-MIGRATIONS: Sequence[Migration] = (_add_truths,)
-"""The first leads from version 1 to version 2. A migration must not import `tables`, which change later."""
+MIGRATIONS: Sequence[Migration] = (_add_truths, join_tables)
+"""The first leads from version 1 to version 2, which 0.2 wrote.
+
+A migration must not import `tables`, which change later.
+"""
+
+NEWEST_VERSION = len(MIGRATIONS) + 1
+"""The version of the tables of this program."""
 
 
 def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -16,7 +16,7 @@ from app.plugins.recording.stores.tables import numbers
 
 _CONNECT_SECONDS = 3.0
 _WRITE_TIMEOUT = 5.0
-_UPGRADE_SECONDS = 600.0
+_UPGRADE_SECONDS = 6 * 3600.0
 _DISCONNECT_SECONDS = 1.0
 
 _FAULTS: Mapping[str, StoreFault] = {
@@ -79,10 +79,10 @@ class PostgresStore(Store):
     def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
         if self._numbers:
             self._numbers.update(self._existing(connection, rows))
-        if new := [row.inference["id"] for row in rows if row.inference["id"] not in self._numbers]:
+        if new := [row.recording["id"] for row in rows if row.recording["id"] not in self._numbers]:
             next_numbers = select(numbers.next_value()).select_from(func.generate_series(1, len(new)))
             self._numbers.update(zip(new, sorted(connection.execute(next_numbers).scalars()), strict=True))
-        return [(self._numbers[row.inference["id"]], row) for row in rows]
+        return [(self._numbers[row.recording["id"]], row) for row in rows]
 
     def transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
         if not self._upgraded:

@@ -10,12 +10,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.stores.migrations import upgrade
+from app.plugins.recording.stores.migrations import NEWEST_VERSION, upgrade
 from app.plugins.recording.stores.rows import Rows
 from app.plugins.recording.stores.store import ResultT, Store, StoreError, StoreFault
 from app.plugins.recording.stores.tables import schema_version
 
 _BUSY_TIMEOUT = 3.0
+_UPGRADE_MILLISECONDS = 6 * 3600 * 1000
 _FIRST_ANALYSIS = 1000
 _MAX_BETWEEN_ANALYSES = 1_000_000
 
@@ -81,8 +82,8 @@ class SqliteStore(Store):
     def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
         if self._last_write_failed:
             existing = self._existing(connection, rows)
-            rows = [row for row in rows if row.inference["id"] not in existing]
-        (last_number,) = connection.connection.cursor().execute("SELECT max(number) FROM inferences").fetchone()
+            rows = [row for row in rows if row.recording["id"] not in existing]
+        (last_number,) = connection.connection.cursor().execute("SELECT max(number) FROM recordings").fetchone()
         return list(enumerate(rows, (last_number or 0) + 1))
 
     def transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
@@ -104,6 +105,7 @@ class SqliteStore(Store):
         try:
             with connection.begin():
                 upgrade(connection)
+            connection.connection.cursor().execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
         except BaseException:
             connection.close()
             raise
@@ -120,6 +122,9 @@ class SqliteStore(Store):
                 raise SettingsError(f"{self._file} is a database of something else than recordings")
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
+            if not names or connection.execute("SELECT version FROM inference_schema").fetchone() < (NEWEST_VERSION,):
+                # Another server may be upgrading the store, which takes minutes.
+                connection.execute(f"PRAGMA busy_timeout = {_UPGRADE_MILLISECONDS}")
         except BaseException:
             connection.close()
             raise

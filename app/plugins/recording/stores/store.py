@@ -14,17 +14,15 @@ from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import ArgumentError
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.stores.rows import Rows
-from app.plugins.recording.stores.tables import OF_INFERENCE, inferences, labels, metadata, truths
+from app.plugins.recording.stores.rows import Rows, to_json
+from app.plugins.recording.stores.tables import labels, recordings
 
 ResultT = TypeVar("ResultT")
 
 _MAX_IDS = 1000
 """Maximum number of ids in one statement, well below the limits of both databases."""
 
-_inference_values, _truth_values = (
-    itemgetter(*(column.name for column in table.columns if column.name != "number")) for table in (inferences, truths)
-)
+_values = itemgetter(*(column.name for column in recordings.columns if column.name != "number"))
 
 _EXPECTED = "expected a file, sqlite:///<file> or postgresql://<user>@<host>/<database>"
 
@@ -57,7 +55,7 @@ class Store(ABC):
         # The driver's cursor takes text and tuples, which halves the CPU time of a commit.
         self._inserts = {
             table: str(insert(table).compile(dialect=dialect, column_keys=[column.name for column in table.columns]))
-            for table in (inferences, *OF_INFERENCE)
+            for table in (recordings, labels)
         }
 
     @abstractmethod
@@ -73,10 +71,8 @@ class Store(ABC):
         def insert_rows(connection: Connection) -> None:
             numbered = self._number(connection, rows)
             values = {
-                inferences: [(number, *_inference_values(row.inference)) for number, row in numbered],
-                metadata: [(number, *entry) for number, row in numbered for entry in row.metadata],
+                recordings: [(number, *_values(row.recording)) for number, row in numbered],
                 labels: [(number, *label) for number, row in numbered for label in row.labels],
-                truths: [(number, *_truth_values(row.truth)) for number, row in numbered if row.truth is not None],
             }
             cursor = connection.connection.cursor()
             for table, table_rows in values.items():
@@ -90,12 +86,12 @@ class Store(ABC):
 
         The oldest are deleted first.
         """
-        oldest = select(inferences.c.number).where(inferences.c.started < started).order_by(inferences.c.started)
+        oldest = select(recordings.c.number).where(recordings.c.started < started).order_by(recordings.c.started)
 
         def delete_rows(connection: Connection) -> int:
             statement = oldest.limit(limit).with_for_update(skip_locked=True)
             numbers = connection.execute(statement).scalars().all()
-            for table in (*OF_INFERENCE, inferences):
+            for table in (labels, recordings):
                 connection.execute(delete(table).where(table.c.number.in_(numbers)))
             return len(numbers)
 
@@ -103,15 +99,39 @@ class Store(ABC):
 
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         """Return the `digests` that belong to an inference which began at `started` or later."""
-        digest = inferences.c.image_digest
-        in_use = inferences.c.image_kept & digest.in_(digests) & (inferences.c.started >= started)
+        digest = recordings.c.image_digest
+        in_use = recordings.c.image_kept & digest.in_(digests) & (recordings.c.started >= started)
         statement = select(digest).where(in_use).distinct()
         return set(self.transaction(lambda connection: connection.execute(statement).scalars().all()))
 
     def mark_images_deleted(self, digests: Collection[str]) -> None:
-        kept = inferences.c.image_kept & inferences.c.image_digest.in_(digests)
-        statement = update(inferences).where(kept).values(image_kept=False)
+        kept = recordings.c.image_kept & recordings.c.image_digest.in_(digests)
+        statement = update(recordings).where(kept).values(image_kept=False)
         self.transaction(lambda connection: connection.execute(statement))
+
+    def set_documents(
+        self, column: Literal["truth", "shadow"], documents: Mapping[str, object | None]
+    ) -> Collection[str]:
+        """Set a JSON column of existing inferences in one durable transaction; None clears it.
+
+        Return the ids of the inferences that exist.
+
+        Args:
+            column: the name of the column.
+            documents: what becomes the JSON, by the id of the inference.
+        """
+
+        def update_rows(connection: Connection) -> Collection[str]:
+            found: list[str] = []
+            # One order for all writers prevents deadlocks.
+            for name, document in sorted(documents.items()):
+                value = None if document is None else to_json(document)
+                statement = update(recordings).where(recordings.c.id == name).values({column: value})
+                if connection.execute(statement).rowcount:
+                    found.append(name)
+            return found
+
+        return self.transaction(update_rows)
 
     @abstractmethod
     def close(self) -> None:
@@ -121,8 +141,8 @@ class Store(ABC):
         """Return the numbers of the rows that exist already, by id."""
         found: dict[str, int] = {}
         for start in range(0, len(rows), _MAX_IDS):
-            ids = [row.inference["id"] for row in rows[start : start + _MAX_IDS]]
-            statement = select(inferences.c.id, inferences.c.number).where(inferences.c.id.in_(ids))
+            ids = [row.recording["id"] for row in rows[start : start + _MAX_IDS]]
+            statement = select(recordings.c.id, recordings.c.number).where(recordings.c.id.in_(ids))
             found.update((row.id, row.number) for row in connection.execute(statement))
         return found
 

@@ -1,15 +1,11 @@
-"""Results of each part of a query, and of SQL that users write over the views, in SQLite and PostgreSQL."""
+"""Results of each part of a query, in SQLite and PostgreSQL."""
 
-from datetime import UTC, datetime
-
-import pytest
+import json
 
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import Store, parse_dsn
-from tasks.inference.error import InferenceError
-from tests.plugins.recording.contents import contents
-from tests.support.data.recorded_rows import ALL_IDS, DIGEST, inference_ids, matching_ids, recorded_rows
+from tests.support.data.recorded_rows import ALL_IDS, DIGEST, Value, matching_ids, metadata_entry, recorded_rows
 
 WHERE = {
     'camera = "north"': {"north", "both"},
@@ -42,7 +38,7 @@ WHERE = {
     "blur >= 3": {"south"},
     "blur < 1": {"north"},
     '"a.b" = "flat"': {"odd"},
-    r'"camera" = "50%_off\u0027; DROP TABLE inferences; --"': {"odd"},
+    r'"camera" = "50%_off\u0027; DROP TABLE recordings; --"': {"odd"},
     'camera = "\' OR 1=1 --"': set[str](),
     " and ".join(["frame > 0"] * 31) + ' and camera = "north"': {"north", "both"},
 }
@@ -87,103 +83,24 @@ def test_each_query_matches_the_expected_inferences(reader: RecordingReader) -> 
     assert [(query, actual, expected) for query, actual, expected in found if actual != expected] == []
 
 
-PLACES = {"munich": (48.14, 11.58), "suva": (-18.14, 178.44), "apia": (-13.83, -171.76)}
-
-BOXES = {
-    "48,11,49,12": {"munich"},
-    "48.14,11.58,48.14,11.58": {"munich"},
-    "-20,170,-10,-170": {"suva", "apia"},
-    "-20,170,-10,180": {"suva"},
-    "-90,-180,90,180": set(PLACES),
-    "0,0,1,1": set[str](),
-}
-
-
-def test_box_matches_the_expected_places(store: Store, url: str) -> None:
-    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in PLACES.items()])
-    store.write([recorded_rows("nowhere"), recorded_rows("out of range", {"latitude": 99.0, "longitude": 0.0})])
-    reader = RecordingReader(parse_dsn(url))
-    assert {box: matching_ids(reader, InferenceQuery(box=box)) for box in BOXES} == BOXES
-    eastern = InferenceQuery(box="-20,170,-10,-170", where=["longitude > 0"])
-    assert matching_ids(reader, eastern) == {"suva"}
-
-
-def ids(reader: RecordingReader, condition: str) -> set[str]:
-    sql = f"SELECT id FROM recorded JOIN recorded_metadata USING (number) WHERE {condition}"
-    return {row[0] for row in reader.sql(sql).rows}
-
-
-CONDITIONS = {
-    "key = 'camera' AND text_value IN ('south', 'west')": {"south", "both"},
-    "key = 'camera' AND text_value LIKE '%ort%'": {"north", "both"},
-    "key = 'frame' AND int_value <> 3": {"south", "both"},
-    "key = 'frame' AND float_value < 100": {"odd"},
-    "key = 'camera' AND text_value <> 'north' AND number NOT IN"
-    " (SELECT number FROM recorded_metadata WHERE key = 'camera' AND text_value = 'north')": {"south", "odd"},
-    "key = 'pose' AND dict_value IS NOT NULL": {"pose", "flat"},
-}
-MEMBERS = {"sqlite": "json_extract(dict_value, '$.yaw') = 1.5", "postgresql": "(dict_value -> 'yaw')::text = '1.5'"}
-
-
-def test_sql_expresses_conditions_that_filters_do_not(reader: RecordingReader, filled_url: str) -> None:
-    assert {condition: ids(reader, condition) for condition in CONDITIONS} == CONDITIONS
-    assert ids(reader, f"key = 'pose' AND {MEMBERS[parse_dsn(filled_url).dialect]}") == {"pose"}
-
-
-def test_views_read_documents_with_an_escaped_nul(store: Store, url: str) -> None:
-    store.write([recorded_rows("nul", parameters=r'{"a\u0000":"b\u0000","c":5}', records=[{"label": "d\0"}])])
-    reader = RecordingReader(parse_dsn(url))
-    ((parameters, records),) = reader.sql("SELECT parameters, records FROM recorded").rows
-    assert "5" in str(parameters)
-    assert "label" in str(records)
-
-
-def test_circle_of_the_documentation_is_found_with_a_box_and_the_haversine(store: Store, url: str) -> None:
-    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in PLACES.items()])
-    within_50_km = (
-        "latitude BETWEEN 47.6 AND 48.6 AND 12742 * asin(sqrt(power(sin(radians(latitude - 48.1) / 2), 2)"
-        " + cos(radians(48.1)) * cos(radians(latitude)) * power(sin(radians(longitude - 11.6) / 2), 2))) <= 50"
-    )
-    found = RecordingReader(parse_dsn(url)).sql(f"SELECT id FROM recorded WHERE {within_50_km}").rows
-    assert [row[0] for row in found] == ["munich"]
-
-
-def test_views_have_times_labels_and_counts(reader: RecordingReader) -> None:
-    result = reader.sql("SELECT time, milliseconds FROM recorded WHERE id = 'north';")
-    assert result.columns == ["time", "milliseconds"]
-    ((time, milliseconds),) = result.rows
-    moment = time if isinstance(time, datetime) else datetime.fromisoformat(time)
-    assert moment == datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)
-    assert float(milliseconds) == 2.5
-    counted = "SELECT label, count(*) AS inferences, max(score) FROM recorded_labels GROUP BY label ORDER BY label"
-    assert [tuple(row) for row in reader.sql(counted).rows] == [("car", 3, 0.9), ("cat", 1, 0.1), ("dog", 2, 0.95)]
-    assert len(reader.sql(counted, 2).rows) == 2
-
-
-def test_statement_may_have_its_own_with_comment_and_colons(reader: RecordingReader) -> None:
-    sql = "WITH slow AS (SELECT id FROM recorded WHERE id <> ':name') SELECT count(*) FROM slow -- all"
-    assert reader.sql(sql).rows[0][0] == len(ALL_IDS)
-
-
-def test_inferences_are_fetched_by_the_ids_of_a_result(reader: RecordingReader) -> None:
-    (batch,) = reader.batches_of(["south", "north", "missing"])
-    assert inference_ids(batch) == ["south", "north"]
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "DELETE FROM inferences",
-        "SELECT 1) AS a; DELETE FROM inferences; SELECT * FROM (SELECT 1",
-        "WITH gone AS (DELETE FROM inferences RETURNING id) SELECT * FROM gone",
-        "PRAGMA query_only = OFF",
-        "ATTACH 'other.db' AS other",
-        "UPDATE inferences SET model = 'x' RETURNING id",
-        "SELECT * FROM nowhere",
-    ],
-)
-def test_sql_that_is_no_select_is_rejected(reader: RecordingReader, filled_url: str, sql: str) -> None:
-    with pytest.raises(InferenceError, match=r"^--sql: Expected one SELECT over recorded, .*: "):
-        reader.sql(sql)
-    assert matching_ids(reader, InferenceQuery()) == set(ALL_IDS)
-    assert len(contents(filled_url)) == len(ALL_IDS)
+def test_conditions_find_unusual_keys_and_texts_but_nothing_inside_a_dict(store: Store, url: str) -> None:
+    text = 'ß "quoted" \\ 50%_\n[a]'
+    inside: Value = {
+        "x": {"key": "camera", "type": "str", "value": "north"},
+        "y": {"key": "f", "type": "int", "value": "1x"},
+    }
+    store.write([
+        recorded_rows("odd", {text: text, "empty": ""}),
+        recorded_rows("nested", {"d": inside, "f": 7, "camera": "gate"}),
+        recorded_rows("repeated", [metadata_entry("f", number) for number in (1, 50)]),
+    ])  # fmt: skip
+    reader, quoted = RecordingReader(parse_dsn(url)), json.dumps(text)
+    found = {
+        f"{quoted} = {quoted}": {"odd"},
+        'empty = ""': {"odd"},
+        'empty < "a"': {"odd"},
+        'camera = "north"': set[str](),
+        "f < 7.5 and f > 6.5": {"nested", "repeated"},
+        "f > 49": {"repeated"},
+    }
+    assert {text: matching_ids(reader, InferenceQuery(where=[text])) for text in found} == found

@@ -65,7 +65,7 @@ def test_unanswered_commit_is_not_repeated(behind: PostgresStore, proxy: Interru
     proxy.cut_before_reply_to(b"COMMIT")
     written = rows(3)
     behind.write(written)
-    assert [row["id"] for row in contents(postgres_url)] == [row.inference["id"] for row in written]
+    assert [row["id"] for row in contents(postgres_url)] == [row.recording["id"] for row in written]
     assert proxy.cuts == 1
 
 

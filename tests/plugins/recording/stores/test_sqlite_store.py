@@ -129,4 +129,4 @@ def test_removed_file_is_created_again(store: SqliteStore, file: Path, removal: 
 def test_statistics_for_the_query_planner_are_collected(store: SqliteStore, file: Path) -> None:
     store.write(rows(1000))
     indexes = {row["idx"] for row in execute(str(file), "SELECT idx FROM sqlite_stat1")}
-    assert {"inference_metadata_tv", "inference_labels_label", "inferences_started"} <= indexes
+    assert {"inference_labels_label", "recordings_started"} <= indexes
