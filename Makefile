@@ -130,7 +130,7 @@ bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow ve
 	@$(BIN)/python -m tests.benchmarks.calibration
 	@$(BIN)/python -m tests.benchmarks.shadow
 	@rm -rf build/truths && mkdir -p build/truths
-	@$(BIN)/python -m tests.plugins.feedback.truths.test_kill build/truths/store.db 30
+	@$(BIN)/python -m tests.plugins.recording.test_truth_kill build/truths/store.db 30
 
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines

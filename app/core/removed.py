@@ -11,6 +11,10 @@ REMOVED = {
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
+    "inferences --box": "export with `--to found.parquet`, and select places with DuckDB (docs/recording.md)",
+    "inferences --pick": "take the newest matches with `--limit`",
+    "inferences --sql": "export with `--to found.parquet`, and query it with DuckDB (docs/recording.md)",
+    "/inferences/truths": "send PUT to /inferences/<id>/truth, or run `charioteer truth STORE import FILE`",
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",
     **dict.fromkeys(
@@ -22,6 +26,7 @@ REMOVED = {
         "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
     ),
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
+    "truth --spread": "leave it out: a label that names an image is the truth of all its inferences",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

@@ -8,7 +8,6 @@ plugin = Plugin(
     requires=("recording",),
     extra="drift",
     settings=(DriftSettings,),
-    extends={"feedback.embedder": Ref("app.plugins.drift.service:EMBEDDERS")},
     start=Ref("app.plugins.drift.settings:start"),
     commands=(
         Command(

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,6 @@ def load_embedder(file: Path) -> Embedder:
         return session.run({input_name: batch}, [output_name])[0]
 
     return Embedder(file, session.inputs, session.outputs, run)
-
-
-EMBEDDERS = (partial(load_embedder, BUNDLED),)
 
 
 def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:

@@ -34,6 +34,7 @@ from app.plugins.evaluation.evaluation import (
 from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
 from app.plugins.evaluation.presentation import PRINTED_FIGURES, present, values_of
 from app.plugins.evaluation.report import EvaluationReport, EvaluationRun, wanted_parts
+from app.plugins.recording.inference_query import RANDOM_SAMPLE
 from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
 
@@ -52,6 +53,7 @@ def evaluate(
     name: str | None = None,
     server: ServerOptions = ServerOptions(),  # noqa: B008
     recorded: str | None = None,
+    reason: str = RANDOM_SAMPLE,
     data: DatasetOptions = DatasetOptions(),  # noqa: B008
     label_map: ExistingFile | None = None,
     slice: list[str] | None = None,  # noqa: A002
@@ -78,6 +80,7 @@ def evaluate(
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
         recorded: Recording store, its export, or the results of `charioteer run`, instead of a model.
+        reason: Without a data set: inferences of the random sample, of a rule by its name, or any.
         data: How to read the dataset.
         label_map: JSON object from model labels to dataset labels; null ignores a label.
         slice: Metadata key by whose values to split the metrics; may be repeated.
@@ -110,9 +113,14 @@ def evaluate(
         check_output(json, html)
         if dataset is None:
             reject_unused("without a data set", {"--format": data.format, "--split": data.split, "--task": data.task})
-            from app.plugins.evaluation.recorded_answers import read_truths
+            from app.plugins.evaluation.truths.evaluated import read_truths
 
-            answers = read_truths(recorded, name, data.images)
+            if recorded is None:
+                expected = (
+                    "Expected --dataset with labelled data, or --recorded with a store whose inferences have truths"
+                )
+                raise EvaluationError(expected)
+            answers = read_truths(recorded, name, data.images, reason)
             all_items, added = answers.dataset, answers.figures
         else:
             answers, all_items, added = None, read_dataset(dataset, data), ()

@@ -4,11 +4,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-import msgspec
-
-from app.core.plugins import registry
 from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import with_slashes
@@ -16,7 +13,6 @@ from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import NO_ERROR, InferenceQuery
 from app.plugins.recording.query.reader import default_reason, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
-from app.report import Figure
 
 _Index = Mapping[str, Sequence[Item]]
 CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
@@ -24,33 +20,12 @@ _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "nam
 """Metadata keys that clients use for the name of an image."""
 
 
-class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
-    """Recorded answers whose labels are in the store, too, with a label of the model, and further figures."""
-
-    dataset: Dataset
-    source: str
-    collected: CollectedAnswers
-    figures: tuple[Figure, ...]
-
-
-def read_truths(store: str | None, model: str | None, images: Path | None) -> RecordedTruths:
-    """Return the labelled inferences of a store, which the plugin of truths reads.
-
-    Raise EvaluationError when there is no store or no labelled inference, or no such plugin is loaded. Raise
-    InferenceError when the store cannot be read. Raise SettingsError when the address of the store is invalid.
-    """
-    if store is None:
-        raise EvaluationError(
-            "Expected --dataset with labelled data, or --recorded with a store whose inferences have truths"
-        )
-    readers = registry().extensions("evaluation.truths")
-    if not readers:
-        raise EvaluationError("Expected a data set: the plugin feedback, which reads truths of recordings, is missing")
-    return readers[0](store, model, images)
-
-
 def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
-    """Return a label for the report, the recorded answers, and notes. Errors are those of `read_truths`."""
+    """Return a label for the report, the recorded answers, and notes.
+
+    Raise EvaluationError when there are no recordings of the images. Raise InferenceError when the store cannot be
+    read. Raise SettingsError when its address is invalid.
+    """
     reader, name = open_recordings(store), parse_dsn(store).display_name
     query = InferenceQuery(model=model, error=NO_ERROR, reason=default_reason(store))
     recorded = chain.from_iterable(reader.batches(query))

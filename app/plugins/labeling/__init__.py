@@ -5,6 +5,7 @@ from app.plugins.labeling.settings import LabelStudioSettings
 
 plugin = Plugin(
     api=1,
+    requires=("recording", "evaluation"),
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     page=Page(parts={"request": "labeling.js"}),

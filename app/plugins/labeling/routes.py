@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Response
@@ -13,7 +13,6 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import TIMEOUT_HEADER
-from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import (
     INFER_FAILURES,
@@ -29,6 +28,7 @@ from app.core.wire.json_body import read_json
 from app.plugins.labeling.images import ImageReader, file_name
 from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
+from app.plugins.recording.service import truths_of
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import too_large
@@ -38,8 +38,9 @@ from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
 from tasks.vision.request import IMAGE_INPUT
 
-AnnotationWriter = Callable[[Mapping[str, object], str, bool], Awaitable[object]]
-"""Takes a task with an annotation, the client, and whether people could mark all that the model finds."""
+if TYPE_CHECKING:
+    from app.plugins.evaluation.truths.matching import Outcome
+    from app.plugins.recording.truth_store import TruthStore
 
 _logger = logging.getLogger(__name__)
 
@@ -215,15 +216,31 @@ async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
     if event.action not in _EVENTS:
         return json_response(msgspec.json.encode({"status": "Unknown event"}))
     result: object = {}
-    writers = [find(engine) for find in registry().extensions("labeling.annotations")]
-    write: AnnotationWriter | None = next((writer for writer in writers if writer is not None), None)
-    if write is not None and event.action in _ANNOTATED:
+    truths = truths_of(engine)
+    if truths is not None and event.action in _ANNOTATED:
         plan = await asyncio.to_thread(make_plan, registration, event.project.label_config, "project.label_config")
         task = {**event.task, "annotations": [with_labels_of_model(plan, event.annotation)]}
         known = {name for _, names in plan.controls for name in names}
         is_complete = known >= {*registration.ready_servable().description.labels}
-        result = await write(task, CLIENT.get(), is_complete) or result
+        result = await truths.run(lambda store: _store_task(store, task, complete=is_complete)) or result
     return json_response(msgspec.json.encode({"result": result, "status": "ok"}), 201)
+
+
+def _store_task(truths: "TruthStore", task: Mapping[str, object], *, complete: bool) -> "Outcome | None":
+    """Store the annotation of a task as the truth of all inferences of its image; None without one."""
+    # Import late: servers without truths start faster.
+    from app.plugins.evaluation.dataset import EvaluationError
+    from app.plugins.evaluation.truths.importing import read_task
+    from app.plugins.evaluation.truths.matching import Outcome, add_labels
+
+    try:
+        outcome = next(iter(add_labels(truths, read_task(task, complete=complete))), None)
+    except EvaluationError as error:
+        outcome = Outcome(result="invalid", error=str(error))
+    if outcome is not None and outcome.result != "matched":
+        # Label Studio does not show answers to its events.
+        _logger.warning("an annotation of Label Studio is no truth: %s %s", outcome.result, outcome.error)
+    return outcome
 
 
 def _image_of(task: WireTask, plan: Plan) -> str:

@@ -1,6 +1,7 @@
 """Record the inferences of a server, and serve its recordings, as its settings describe."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -8,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.error_text import needs_extra
+from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
-from app.core.plugins import registry
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.recording.inferences import Inferences
@@ -19,11 +20,15 @@ from app.plugins.recording.settings import RecordingSettings
 if TYPE_CHECKING:
     from app.plugins.recording.query.reader import RecordingReader
     from app.plugins.recording.recorder import Recorder, Selector
+    from app.plugins.recording.selector import RuleSelector
     from app.plugins.recording.stores.store import Store, StoreDsn
+    from app.plugins.recording.truth_routes import Truths
 
 _DAY = 24 * 60 * 60
 
-_recorders: "WeakKeyDictionary[Engine, Recorder]" = WeakKeyDictionary()
+_truths: "WeakKeyDictionary[Engine, Truths]" = WeakKeyDictionary()
+_selectors: "WeakKeyDictionary[Engine, tuple[RuleSelector, Recorder]]" = WeakKeyDictionary()
+"""For plugins that send truths, or the answers of shadow versions."""
 
 MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
@@ -35,31 +40,81 @@ def start(host: Host) -> Parts:
     Raise SettingsError when settings contradict each other, or the store cannot be used as configured.
     """
     settings = host.settings.of(RecordingSettings)
-    # A plugin may select by rules. It returns None unless the operator asks for them.
-    selectors: list[Selector | None] = [create(host) for create in registry().extensions("recording.selector")]
-    recorder = open_recorder(settings, host.metrics, next(filter(None, selectors), None))
-    if recorder is not None:
-        _recorders[host.engine] = recorder
+    selector = _rule_selector(settings, host.metrics)
+    recorder = open_recorder(settings, host.metrics, selector)
+    if recorder is not None and selector is not None:
+        _selectors[host.engine] = selector, recorder
     inferences = recording_routes(host.settings, QueryLimiter(host.metrics))
+    truths = _open_truths(settings)
+    if truths is not None:
+        _truths[host.engine] = truths
 
     def close(seconds: float) -> None:
         inferences.close()
+        if truths is not None:
+            truths.close(seconds)
         if recorder is not None:
             recorder.close(seconds)
 
     return Parts(
         record_sink=recorder,
-        handlers=inferences.handlers,
-        operations=inferences.operations,
+        handlers=[*inferences.handlers, *(truths.handlers if truths else ())],
+        operations=[*inferences.operations, *(truths.operations if truths else ())],
         close=close,
         costly_prefixes=("/inferences",),
         views={"inferences": None} if inferences.is_available else {},
     )
 
 
-def recorder_of(engine: Engine) -> "Recorder | None":
-    """Return the recorder of a server that has started; None if it records nothing."""
-    return _recorders.get(engine)
+def truths_of(engine: Engine) -> "Truths | None":
+    """Return the truths of a server that has started; None if it stores no truths."""
+    return _truths.get(engine)
+
+
+def watch_shadow(engine: Engine, context: RequestContext) -> Callable[[int], None] | None:
+    """Return what records a request whose shadow answer selects it; None if that cannot change anything.
+
+    It is called with the number of samples that the shadow version answers in another way.
+    """
+    selector, recorder = _selectors.get(engine, (None, None))
+    if selector is None or recorder is None or not selector.awaits_shadow(context):
+        return None
+    # The engine drops the images of requests that have ended.
+    kept = copy(context)
+
+    def record(differing: int) -> None:
+        if (selection := selector.after_shadow(kept, differing)) is not None:
+            recorder.record_as(kept, selection)
+
+    return record
+
+
+def _rule_selector(settings: RecordingSettings, metrics: CollectorRegistry) -> "RuleSelector | None":
+    if not settings.record_when.strip():
+        return None
+    from app.plugins.recording.rules import parse_rules
+    from app.plugins.recording.selector import RuleSelector
+
+    rules = parse_rules(settings.record_when)
+    if settings.record is None:
+        raise SettingsError("--record-when needs --record")
+    if settings.record_sample == 1:
+        message = "--record-when has no effect if everything is recorded; add --record-sample, such as 0.05"
+        raise SettingsError(message)
+    return RuleSelector(rules, settings.record_sample, metrics)
+
+
+def _open_truths(settings: RecordingSettings) -> "Truths | None":
+    if not settings.serve_truth:
+        return None
+    if settings.record is None:
+        raise SettingsError("--serve-truth needs --record")
+    from app.plugins.recording.row_converter import Redaction
+    from app.plugins.recording.stores.store import parse_dsn
+    from app.plugins.recording.truth_routes import Truths
+    from app.plugins.recording.truth_store import TruthStore
+
+    return Truths(TruthStore(parse_dsn(settings.record), Redaction(redacted_keys(settings)), MAX_QUERY_SECONDS))
 
 
 def open_recorder(

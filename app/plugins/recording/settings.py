@@ -17,7 +17,7 @@ _Days = Annotated[float, Parameter(validator=Number(gt=0, lte=1_000_000))]
 @Parameter(name="*", group=_RECORDING)
 @dataclass(frozen=True, kw_only=True)
 class RecordingSettings:
-    """Recording of inferences."""
+    """Recording of inferences, and truths of recorded inferences."""
 
     record: Annotated[str | None, environment("CHARIOTEER_RECORD", show=True)] = None
     """Where to record every inference: a file (SQLite), or postgresql://user@host/database; off by default."""
@@ -42,8 +42,15 @@ class RecordingSettings:
     record_redact: Annotated[str, environment("CHARIOTEER_RECORD_REDACT")] = ""
     """Keys of metadata and parameters, separated by commas, whose values are not recorded, at any depth."""
 
+    record_when: Annotated[str, environment("CHARIOTEER_RECORD_WHEN", show=True)] = ""
+    """Rules of what to record beside the random sample, separated by semicolons, such as 'unsure: score > 0.3 and
+    score < 0.6 limit 100/hour'."""
+
     record_queue: Annotated[PositiveInt, environment("CHARIOTEER_RECORD_QUEUE")] = 1024
     """Maximum number of requests that wait to be recorded."""
 
     serve_inferences: Annotated[bool | None, environment("CHARIOTEER_SERVE_INFERENCES")] = None
     """Whether to serve recorded inferences and images at /inferences; by default only on a loopback address."""
+
+    serve_truth: Annotated[bool, environment("CHARIOTEER_SERVE_TRUTH")] = False
+    """Whether clients with the permission label may send truths of recorded inferences."""

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -18,13 +18,13 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
-from app.core.plugins import registry
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
+from app.plugins.recording.service import watch_shadow
 from app.plugins.shadow.job import ShadowedSample, ShadowJob, with_pixels
 from app.plugins.shadow.rows import ShadowRow, ShadowWriter
 from app.plugins.shadow.versions import settings_of, shadow_source
@@ -40,9 +40,6 @@ _MAX_BYTES = 48_000_000
 _SECONDS_TO_CLOSE = 5.0
 _TICK_SECONDS = 1.0
 _MAX_SHOWN = 50
-
-Watch = Callable[[Engine, RequestContext], Callable[[int], None] | None]
-"""Returns what is called with the number of samples that the shadow version of a request answers in another way."""
 
 
 class DifferentAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +68,6 @@ class Shadows:
         # By name and version of the champion: its source, which a reload replaces; None if the shadow cannot be loaded.
         self._servables: dict[tuple[str, str], tuple[ModelSource, Servable | None]] = {}
         self._differing: deque[DifferentAnswers] = deque(maxlen=_MAX_SHOWN)
-        self._watches: Sequence[Watch] = registry().extensions("shadow.watchers")
         self._lane = engine.background(
             "shadow versions", MAX_WAITING, _MAX_BYTES, when_idle=True, tick=self._tidy_up, tick_seconds=_TICK_SECONDS
         )
@@ -90,14 +86,14 @@ class Shadows:
             image = image_of(sample.item)
             size = (0, 0) if image is None else (image.width, image.height)
             samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
-        watchers = [watch(self._engine, context) for watch in self._watches]
+        watcher = watch_shadow(self._engine, context)
         job = ShadowJob(
             registration=registration,
             request=request,
             decoded=with_pixels(request, result.samples),
             samples=samples,
             model_ns=result.model_ns,
-            watchers=[watcher for watcher in watchers if watcher is not None],
+            watchers=() if watcher is None else (watcher,),
         )
         if not self._lane.submit(partial(self._answer, job), job.size):
             self._count(job, "dropped", len(samples))

@@ -40,7 +40,7 @@ class MemoryStore(Store):
         self._check()
         if self.write_error is not None:
             raise self.write_error
-        if any(row.inference["model"] == self.poison for row in rows):
+        if any(row.recording["model"] == self.poison for row in rows):
             raise StoreError(StoreFault.REJECTED, "poison")
         self.rows += rows
         self.batches.append(len(rows))
@@ -50,7 +50,7 @@ class MemoryStore(Store):
         assert self.delete_gate.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
-        old = [index for index, row in enumerate(self.rows) if row.inference["started"] < started][:limit]
+        old = [index for index, row in enumerate(self.rows) if row.recording["started"] < started][:limit]
         for index in reversed(old):
             del self.rows[index]
         self.deleted.append(len(old))

@@ -50,7 +50,7 @@ def test_recorded_event_is_in_the_store(settings: RecordingSettings, tmp_path: P
     assert recorded is not None
     recorded.result(60)
     (row,) = contents(str(tmp_path / "store.db"))
-    assert (row["metadata"], row["image_kept"]) == ('[{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    assert (row["metadata"], row["image_kept"]) == ('[\n{"key":"camera","type":"str","value":"[redacted]"}]', 1)
     recorder.close(10)
 
 
@@ -103,8 +103,8 @@ def test_best_effort_recording_starts_without_a_store(settings: RecordingSetting
 
 
 BOX: dict[str, object] = {"label": "car", "xmin": 1.0, "ymin": 2.0, "xmax": 30.0, "ymax": 40.0}
-RIGHT = Truth(verdict="right", records=[BOX], complete=True, source="coco", author="ann", comment="clear", time=5)
-WRONG = Truth(verdict="wrong", revision=3)
+RIGHT = Truth(verdict="right", records=[BOX], complete=True, source="coco", comment="clear", time=5)
+WRONG = Truth(verdict="wrong")
 
 
 def inference(number: int, **fields: Any) -> RecordedInference:
@@ -160,21 +160,9 @@ def test_exports_leave_out_the_trials_of_a_store_and_say_so_if_nothing_is_left(
     assert ("Trials" in error) == (reason is None)
 
 
-def test_withdrawn_and_replaced_truths_do_not_count(store: Store, filled: str) -> None:
+def test_unknown_truth_is_rejected(filled: str) -> None:
     with pytest.raises(InferenceError, match="truth: Expected yes, no or wrong, got 'maybe'"):
         open_recordings(filled).page(InferenceQuery(truth="maybe"), 1)
-    withdrawn = "UPDATE inference_truths SET current = FALSE WHERE verdict = 'wrong'"
-    store.transaction(lambda connection: connection.exec_driver_sql(withdrawn))
-    reader = open_recordings(filled)
-    assert reader.page(InferenceQuery(truth="wrong"), 10).inferences == []
-    assert [item.truth for item in reader.page(InferenceQuery(), 10).inferences] == [None, None, RIGHT]
-    result = reader.sql("SELECT id, verdict, source FROM recorded JOIN recorded_truths USING (number)")
-    assert [tuple(row) for row in result.rows] == [("1-0-0", "right", "coco")]
-
-
-def test_truth_is_deleted_with_its_inference(store: Store, filled: str) -> None:
-    assert store.delete_before(2, 100) == 1
-    assert [row["number"] for row in contents(filled, "inference_truths")] == [2]
 
 
 def test_parquet_of_an_earlier_version_is_read(tmp_path: Path) -> None:

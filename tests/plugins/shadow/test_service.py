@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
-from sqlalchemy import Connection, delete, insert, select
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
@@ -20,9 +19,7 @@ from app.plugins.recording.inference import Truth
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
-from app.plugins.recording.stores.rows import truth_row
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.recording.stores.tables import inferences, truths
 from app.plugins.shadow.rows import ShadowRow, read_rows
 from tests.support.command_line import charioteer
 from tests.support.data.chariot import image_input, infer, items
@@ -147,15 +144,10 @@ def test_rule_records_requests_whose_shadow_answer_differs(tmp_path: Path) -> No
 
 def _write_truths(store: Path, label: str) -> None:
     """Make this the truth of all inferences."""
-    row = truth_row(Truth(verdict="wrong", records=[{"label": label}], complete=True))
-
-    def write(connection: Connection) -> None:
-        connection.execute(delete(truths))
-        numbers = connection.execute(select(inferences.c.number)).scalars()
-        connection.execute(insert(truths), [{"number": number, **row} for number in numbers])
-
+    truth = Truth(verdict="wrong", records=[{"label": label}], complete=True)
+    names = [one.id for batch in open_recordings(str(store)).batches(InferenceQuery()) for one in batch]
     with closing(store_at(parse_dsn(str(store)))) as opened:
-        opened.transaction(write)
+        opened.set_documents("truth", dict.fromkeys(names, truth))
 
 
 def test_requests_never_wait_for_a_shadow_answer(tmp_path: Path) -> None:

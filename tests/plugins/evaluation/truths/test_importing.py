@@ -12,15 +12,15 @@ import pytest
 
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
-from app.plugins.feedback.truths.command import truth
-from app.plugins.feedback.truths.importing import read_labels
+from app.plugins.evaluation.truths.command import truth
+from app.plugins.evaluation.truths.importing import read_labels
 from app.plugins.recording.command import inferences
 from app.plugins.recording.export.writing import Format, export
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
-from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
+from tests.plugins.evaluation.truths.recorded import CAR, DOG, PART, SHIP, detection, found
 from tests.support.data.recorded_rows import write_store
 
 DIGEST = "4f" * 32
@@ -78,7 +78,7 @@ def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
     assert "gone.jpg" in error
 
 
-def test_crowds_make_a_truth_incomplete_and_repeated_images_need_spread(
+def test_crowds_make_a_truth_incomplete_and_all_inferences_of_an_image_get_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same: dict[str, Any] = {"digest": DIGEST, "metadata": []}
@@ -86,11 +86,8 @@ def test_crowds_make_a_truth_incomplete_and_repeated_images_need_spread(
     both = coco(f"{DIGEST}.jpg", iscrowd=1)
     both["annotations"].append({"id": 2, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20]})
     (tmp_path / "labels.json").write_text(json.dumps(both))
-    with pytest.raises(SystemExit) as exited:
-        truth(store, "import", tmp_path / "labels.json")
-    assert exited.value.code == 1
-    assert "several inferences fit; --spread" in capsys.readouterr().err
-    truth(store, "import", tmp_path / "labels.json", spread=True)
+    truth(store, "import", tmp_path / "labels.json")
+    assert "Stored the truth of 2 inferences, from 1 coco label" in capsys.readouterr().err
     stored = [item.truth for item in open_recordings(store).page(InferenceQuery(truth="yes"), 9).inferences]
     assert [item and (item.records, item.complete, item.verdict) for item in stored] == [([CAR], False, "right")] * 2
 

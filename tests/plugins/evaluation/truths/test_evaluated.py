@@ -7,17 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.settings.command_options import command_values
 from app.plugins.evaluation.command import evaluate
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
-from app.plugins.feedback.settings import TruthOptions
-from app.plugins.feedback.truths.evaluated import read_truths
+from app.plugins.evaluation.truths.evaluated import read_truths
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
-from tests.plugins.feedback.truths.recorded import CAR, DOG, PART, SHIP, detection, found
+from tests.plugins.evaluation.truths.recorded import CAR, DOG, PART, SHIP, detection, found
 from tests.support.data.recorded_rows import write_store
 
 FAR: dict[str, object] = {**CAR, "xmin": 40.0, "xmax": 60.0}
@@ -28,7 +26,7 @@ def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> T
 
 
 def figures(store: str) -> dict[str, float | None]:
-    truths = read_truths(store, None, None)
+    truths = read_truths(store, None, None, "sample")
     report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
     return {figure.name: figure.value for figure in report.measures.figures}
 
@@ -66,13 +64,11 @@ def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
 
 
 def test_inferences_of_all_reasons_are_weighted_by_probability(store: str) -> None:
-    with command_values({TruthOptions: TruthOptions(reason="any")}):
-        truths = read_truths(store, None, None)
+    truths = read_truths(store, None, None, "any")
     # Weights are 4, 4, 2, 2 and 2: 4 + 2 + 2 of 14 are right, as good as 14 * 14 / 44 values.
     assert truths.figures[0].value == pytest.approx(8 / 14)
     assert "(5 truths, as good as 4 unweighted)" in truths.dataset.notes[0]
-    with command_values({TruthOptions: TruthOptions(reason="unsure")}):
-        assert read_truths(store, None, None).figures[0].value == 0
+    assert read_truths(store, None, None, "unsure").figures[0].value == 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +80,7 @@ def test_figures_equal_those_of_the_exported_labels(
 ) -> None:
     recorded = detection("a", records=found(*answer), task_type=task, truth=truth("wrong", *right))
     store = write_store(tmp_path / "store.db", recorded)
-    truths = read_truths(store, None, None)
+    truths = read_truths(store, None, None, "sample")
     own = evaluate_records(truths.dataset, truths.collected.records, {}, "", confidence=0.1)
     inferences(store, to=tmp_path / "labels.json", content="truth")
     labels = read_dataset(tmp_path / "labels.json", DatasetOptions(needs_images=False))
@@ -113,9 +109,9 @@ def test_missing_truths_and_several_models_are_errors(tmp_path: Path, capsys: py
     other = detection("b", CAR, truth=truth("right"), version="2")
     store = write_store(tmp_path / "store.db", detection("a", CAR, truth=truth("right")), other)
     with pytest.raises(EvaluationError, match="Expected truths of one model, got detector:1, detector:2; export one"):
-        read_truths(store, None, None)
+        read_truths(store, None, None, "sample")
     with pytest.raises(EvaluationError, match="No inference with --reason sample has a truth; --reason any"):
-        read_truths(store, "ship", None)
+        read_truths(store, "ship", None, "sample")
     with pytest.raises(SystemExit):
         evaluate()
     assert "Expected --dataset with labelled data, or --recorded with a store" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,10 +11,9 @@ from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.metrics.texts import exact_match
 from app.plugins.recording.images import image_path
 from app.plugins.recording.inference import RecordedInference, Truth, check_numbers
+from app.plugins.recording.truth_store import RightAnswer, verdict_of
 from tasks.inference.error import invalid
 from tasks.task import TaskType
-
-MAX_OBJECTS = 10_000
 
 Records = Sequence[Mapping[str, object]]
 
@@ -23,25 +21,6 @@ Kind = str
 """What an answer consists of: the geometry of objects, or else what the task returns."""
 
 _OBJECTS: Sequence[Kind] = ("box", "oriented", "contour")
-_Name = Annotated[str, msgspec.Meta(max_length=64)]
-
-
-class RightAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a user knows of an inference: the right records, or only whether its answer was right.
-
-    Attributes:
-        verdict: whether the answer was right; not together with `records`.
-        records: the right answer in the form of the inference's records. Scores are ignored.
-        complete: whether `records` has every object of the image.
-        source: what it comes from, such as the name of a tool.
-        comment: a remark for people.
-    """
-
-    verdict: Literal["right", "wrong"] | None = None
-    records: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_OBJECTS)] | None = None
-    complete: bool = True
-    source: _Name = "api"
-    comment: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
 def kind_of(task_type: str) -> Kind:
@@ -71,9 +50,16 @@ def records_by_kind(answer: RightAnswer) -> Mapping[Kind, Records]:
     return {task.geometry or task.returns: answer.records}
 
 
-def make_truth(
-    inference: RecordedInference, answer: RightAnswer, records: Records | None, author: str, now: int
-) -> Truth:
+def judge(inference: RecordedInference, answer: RightAnswer) -> Truth:
+    """Return the truth of an inference from its right records, as an extension ``recording.judge``."""
+    kinds, kind = records_by_kind(answer), kind_of(inference.task_type)
+    if kind not in kinds:
+        got = " or ".join(kinds) if answer.records else "none"
+        raise invalid(f"Expected records of {inference.task_type}, got {got}", "records")
+    return make_truth(inference, answer, kinds[kind])
+
+
+def make_truth(inference: RecordedInference, answer: RightAnswer, records: Records | None) -> Truth:
     """Return the truth of an inference, with a verdict on its answer.
 
     Raise INVALID_REQUEST, naming the field.
@@ -82,11 +68,8 @@ def make_truth(
         inference: what it is about.
         answer: its verdict counts without `records`.
         records: the right records, of the kind of the inference's answer.
-        author: the client that sends it.
-        now: microseconds since 1970.
     """
-    verdict = answer.verdict or "right"
-    truth = Truth(verdict=verdict, source=answer.source, author=author, comment=answer.comment, time=now)
+    truth = verdict_of(answer)
     if records is None:
         return truth
     stored = [{name: value for name, value in record.items() if name != "score"} for record in records]
@@ -133,3 +116,6 @@ def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -
     if agreement.matched is None:
         return agreement.labels == 1
     return agreement.matched == agreement.objects and (not complete or agreement.matched == len(answer))
+
+
+JUDGES = (judge,)

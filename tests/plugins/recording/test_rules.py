@@ -1,9 +1,7 @@
-"""Rules of --record-when, what they select beside the random sample, and the choice of images that differ."""
+"""Rules of --record-when, and what they select beside the random sample."""
 
-from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,20 +9,14 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.token_bucket import Rate
 from app.core.settings.server import SettingsError
-from app.plugins.feedback.selection.diverse import cover
-from app.plugins.feedback.selection.rules import Condition, Rule, parse_rules
-from app.plugins.feedback.selection.selector import RuleSelector
-from app.plugins.recording.images import ImageFile, ImageFolder
-from app.plugins.recording.inference import RecordedImage
+from app.plugins.recording.inference import Selection
 from app.plugins.recording.recorder import is_sampled
-from app.plugins.recording.row_converter import Selection
+from app.plugins.recording.rules import Condition, Rule, parse_rules
+from app.plugins.recording.selector import RuleSelector
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
 from tasks.inference.response import InferenceResult, SampleResult
-from tests.plugins.feedback.truths.recorded import detection
-from tests.support.command_line import charioteer
 from tests.support.data.inference_events import detection_event, rejected_event
-from tests.support.data.recorded_rows import write_store
 
 CAMERA = [{"key": "camera", "type": "str", "value": "north"}, {"key": "score", "type": "int", "value": "7"}]
 
@@ -139,56 +131,17 @@ def test_rule_on_disagreement_selects_after_the_shadow_answer_what_nothing_else_
     select = selector('quays: label = "quay"; differs: label = "ship" and disagreement > 1', 1e-9)
     ship, both, buoy = (detection_event(labels=labels) for labels in (["ship"], ["ship", "quay"], ["buoy"]))
     # Whether the other rule selects the request as well is not known yet.
-    assert [select(event) for event in (ship, both, buoy)] == [None, Selection("quays", None), None]
+    assert [select(event) for event in (ship, both, buoy)] == [None, Selection(reason="quays"), None]
     assert [select.awaits_shadow(event) for event in (ship, both, buoy)] == [True, False, False]
-    assert [select.after_shadow(ship, differing) for differing in (1, 2)] == [None, Selection("differs", None)]
+    assert [select.after_shadow(ship, differing) for differing in (1, 2)] == [None, Selection(reason="differs")]
 
 
 def test_limit_of_a_rule_refills_over_time_and_hides_the_probability() -> None:
     now = [0.0]
     select = selector("many: count > 0 limit 2/minute", 1e-9, lambda: now[0])
     events = [detection_event() for _ in range(9)]
-    assert [select(event) for event in events[:3]] == [Selection("many", None), Selection("many", None), None]
+    assert [select(event) for event in events[:3]] == [Selection(reason="many"), Selection(reason="many"), None]
     now[0] = 31.0
     assert [select(event) is not None for event in events[3:5]] == [True, False]
     now[0] = 1000.0
     assert [select(event) is not None for event in events[5:]] == [True, True, False, False]
-
-
-def test_farthest_rows_come_first_and_low_scores_decide_between_equal_ones() -> None:
-    rows = np.array([[0, 0], [0.1, 0], [10, 0], [10, 0.1], [5, 9]], np.float32)
-    scores = np.array([0.9, 0.1, 0.8, 0.7, 0.5])
-    assert cover(rows, scores, 3) == [1, 4, 3]
-    assert sorted(cover(rows, scores, 9)) == [0, 1, 2, 3, 4]
-    same = np.zeros((4, 2), np.float32)
-    assert cover(same, np.array([0.4, 0.3, 0.1, 0.2]), 3) == [2, 3, 1]
-
-
-def test_radius_is_at_most_twice_the_best_one() -> None:
-    rng = np.random.default_rng(0)
-    centres = np.array([[0, 0], [9, 0], [0, 9], [9, 9]])
-    rows = (centres[rng.integers(0, 4, 200)] + rng.normal(size=(200, 2)) * 0.1).astype(np.float32)
-    chosen = cover(rows, rng.random(200), 4)
-    corners = np.rint(rows[list(chosen)] / 9).astype(int)
-    assert {(int(x), int(y)) for x, y in corners} == {(0, 0), (1, 0), (0, 1), (1, 1)}
-
-
-@pytest.mark.slow
-def test_command_picks_images_that_look_different(tmp_path: Path) -> None:
-    folder = ImageFolder(tmp_path / "images", durable=False)
-    recorded: list[Any] = []
-    for number, colour in enumerate([(0, 0, 255), (0, 0, 250), (0, 0, 245), (255, 255, 0)]):
-        png = cv2.imencode(".png", np.full((48, 64, 3), colour, np.uint8))[1].tobytes()
-        digest = f"{number:064x}"
-        folder.write([ImageFile(digest, png)])
-        image = RecordedImage(digest=digest, width=64, height=48, size=len(png), kept=True)
-        recorded += [detection(f"{number}", image=image), detection(f"{number}-again", image=image)]
-    recorded.append(detection("unstored"))
-    store = write_store(tmp_path / "store.db", *recorded)
-    options = ["--pick", "2", "diverse", "--images", str(tmp_path / "images"), "--to", str(tmp_path / "a.jsonl")]
-    completed = charioteer("inferences", store, *options)
-    assert completed.returncode == 0, completed.stderr
-    assert "1 image left out: not stored, or not readable" in completed.stderr
-    lines = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert len(lines) == 2
-    assert any('"id":"3-again-0-0"' in line for line in lines)

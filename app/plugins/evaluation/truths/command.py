@@ -8,14 +8,15 @@ from cyclopts import Parameter
 from app.core.cli.terminal import counted, error_console, printable, stop
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
-from app.plugins.feedback.truths.importing import LabelFormat, read_labels
-from app.plugins.feedback.truths.truth_store import TruthStore
+from app.plugins.evaluation.truths.importing import LabelFormat, read_labels
+from app.plugins.evaluation.truths.matching import add_labels
 from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.recording.truth_store import TruthStore
 
 _MAX_SHOWN = 10
 _REASONS = {
     "unknown": "no inference fits, by id, request id, SHA-256 or file name of the image",
-    "ambiguous": "several inferences fit; --spread stores the truth for all of one image",
+    "ambiguous": "several images fit",
 }
 
 
@@ -27,10 +28,9 @@ def truth(
     format: LabelFormat | None = None,  # noqa: A002
     images: Path | None = None,
     split: str | None = None,
-    spread: Annotated[bool, Parameter(negative="")] = False,
     skip_bad: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Import labels as the truth of recorded inferences.
+    """Import labels as the truth of recorded inferences: of all inferences of their image with answers of this kind.
 
     Exits with 0 if at least one label was stored, with 1 if none was, and with 2 if the labels cannot be read.
 
@@ -41,14 +41,13 @@ def truth(
         format: Format of the labels; detected by default.
         images: Folder of the images, if they are not at the format's usual location. COCO also works without images.
         split: Split of a YOLO data set; the first of val, test and train by default.
-        spread: Store the truth of an image for all its inferences with answers of the same kind.
         skip_bad: Skip labels that cannot be used.
     """
     del action  # There is only one so far.
     truths = TruthStore(parse_dsn(store))
     try:
         source, labels = read_labels(file, format, DatasetOptions(images=images, split=split, skip_bad=skip_bad))
-        outcomes = truths.add(labels, spread=spread)
+        outcomes = add_labels(truths, labels)
     except EvaluationError as error:
         stop(str(error))
     finally:

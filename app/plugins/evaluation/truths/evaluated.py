@@ -6,15 +6,13 @@ from pathlib import Path
 import msgspec
 
 from app.core.cli.terminal import counted
-from app.core.settings.command_options import command_options
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.metrics.intervals import format_interval, wilson
-from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION, RecordedTruths
-from app.plugins.feedback.settings import TruthOptions
-from app.plugins.feedback.truths.right_answer import Records, item_of
+from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION
+from app.plugins.evaluation.truths.judging import Records, item_of
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import ANY_REASON, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
@@ -23,13 +21,21 @@ from app.report import Figure
 from tasks.task import TaskType
 
 
-def read_truths(store: str, model: str | None, images: Path | None) -> RecordedTruths:
+class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
+    """Recorded answers whose labels are in the store, too, with a label of the model, and further figures."""
+
+    dataset: Dataset
+    source: str
+    collected: CollectedAnswers
+    figures: tuple[Figure, ...]
+
+
+def read_truths(store: str, model: str | None, images: Path | None, reason: str) -> RecordedTruths:
     """Return the inferences of a store that have a truth, as a data set with answers.
 
     Raise EvaluationError when there are none, or those of several models. Raise InferenceError when the store cannot be
     read. Raise SettingsError when the address of the store is invalid.
     """
-    reason = command_options(TruthOptions).reason
     query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=reason)
     found = [item for batch in open_recordings(store).batches(query) for item in batch if not item.explanation]
     if not found:
@@ -108,6 +114,3 @@ def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tup
     interval = wilson(share, size)
     labelled = counted(len(found), "truth") + ("" if size == len(found) else f", as good as {size:.0f} unweighted")
     return share, f"Right answers: {share:.4f}, {format_interval(interval)} ({labelled}).{unweighted}"
-
-
-READERS = (read_truths,)

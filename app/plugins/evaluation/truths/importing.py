@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, L
 from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_json
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.feedback.truths.label_studio import annotated_images
-from app.plugins.feedback.truths.matching import Label, digest_in, read_line
-from app.plugins.feedback.truths.right_answer import Kind, Records, RightAnswer
+from app.plugins.evaluation.truths.judging import Kind, Records
+from app.plugins.evaluation.truths.label_studio import annotated_images
+from app.plugins.evaluation.truths.matching import Label, digest_in, read_line
+from app.plugins.recording.truth_store import RightAnswer
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 
@@ -41,7 +42,7 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
     elif found == "label-studio":
         labels = [_label(item, found) for item in annotated_images(read_json(path), str(path), errors)]
     else:
-        known = cast("DatasetFormat | None", found if found in get_args(DatasetFormat) else None)
+        known = found if found in get_args(DatasetFormat) else None
         dataset = read_dataset(path, replace(options, format=known, needs_images=False))
         found, labels = dataset.format, [_label(item, dataset.format) for item in dataset.items]
     errors.notes()

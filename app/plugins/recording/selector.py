@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, Counter
 
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.token_bucket import TokenBucket
-from app.plugins.feedback.selection.rules import Rule
+from app.plugins.recording.inference import Selection
 from app.plugins.recording.recorder import is_sampled
-from app.plugins.recording.row_converter import Selection
+from app.plugins.recording.rules import Rule
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class RuleSelector:
         is_unknown = any(rule.limit for rule in matching) or any(_matches(rule, event) for rule in self._late_rules)
         probability = None if is_unknown else 1 - missed
         if is_sampled(event.id, self._fraction):
-            return Selection(None, probability)
+            return Selection(probability=probability)
         return self._drawn(event, matching, probability)
 
     def _drawn(self, event: RequestContext, matching: Sequence[Rule], probability: float | None) -> Selection | None:
@@ -93,7 +93,7 @@ class RuleSelector:
                     is_free = rule.limit is None or not self._buckets[rule.name].take(rule.limit, self._clock())
                 self._counter.labels(rule.name, "recorded" if is_free else "limited").inc()
                 if is_free:
-                    return Selection(rule.name, probability)
+                    return Selection(reason=rule.name, probability=probability)
         return None
 
 

@@ -1,1 +1,0 @@
-"""Select what to record and what to label."""

@@ -1,1 +1,0 @@
-"""Truths: check, store, match, import, measure."""
