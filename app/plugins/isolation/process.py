@@ -45,7 +45,7 @@ class ModelProcess:
     """
 
     def __init__(self, source: ModelSource, job: Callable[[ModelSource], object], calls: int = 0) -> None:
-        self.source, self.max_calls, self._end_reason = source, calls, ""
+        self.source, self._end_reason = source, ""
         pairs = [Pipe() for _ in range(calls + 1)]
         self.control, *self.free = (ours for ours, _ in pairs)
         sockets = [theirs.fileno() for _, theirs in pairs]
@@ -71,40 +71,23 @@ class ModelProcess:
         with suppress(OSError):  # `outcome` reports a process that has ended already
             self.control.send((job, source, logging.getLogger().getEffectiveLevel()))
 
-    @property
-    def calls(self) -> int:
-        """Return the number of calls in flight."""
-        return self.max_calls - len(self.free)
-
-    def outcome(self, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """Wait for the result of the job, while `is_wanted`.
-
-        Raise ModelError if the job fails or times out, the process ends, or the result is no longer wanted.
-        """
+    def outcome(self) -> Any:
+        """Wait for the result of the job. Raise ModelError if it fails or times out, or the process ends."""
         folder, seconds = self.source.folder, self.source.settings.load_timeout_seconds
         deadline = time.monotonic() + seconds
         try:
-            while is_wanted() and time.monotonic() < deadline:
-                if self.control.poll(0.25) and (message := self.next_message()) is not None:
-                    if isinstance(message, ModelUnavailable):
-                        raise ModelError(message.reason)
+            while self.control.poll(max(0.0, deadline - time.monotonic())):
+                if isinstance(message := self.next_message(), ModelUnavailable):
+                    raise ModelError(message.reason)
+                if message is not None:
                     return message
         except (EOFError, OSError):
-            message = f"{folder}: its process ended while it was loaded ({self.wait_ended()})"
-            raise ModelError(message) from None
-        if not is_wanted():
-            raise ModelError(f"{folder}: its loading was cancelled")
+            raise ModelError(f"{folder}: its process ended while it was loaded ({self.wait_ended()})") from None
         raise ModelError(f"{folder}: its process was not ready within {seconds:g} s")
 
     def next_message(self) -> Any:
         """Return the next message, None if it was a record for the log. Raise EOFError or OSError at the end."""
-        try:
-            message: Any = self.control.recv()
-        except (EOFError, OSError):
-            raise
-        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
-            self.kill("it sent a message that cannot be read")
-            raise EOFError from None
+        message: Any = self.control.recv()
         if not isinstance(message, dict):
             return message
         record = logging.makeLogRecord(cast("dict[str, Any]", message))

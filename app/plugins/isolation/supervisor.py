@@ -154,20 +154,17 @@ class Supervisor:
                 self._binding.set_result(first)
             started = time.monotonic()
             reason = self._watch(process)
-            if self._closing:
-                break
-            delay = 1.0 if time.monotonic() - started >= _HEALTHY_SECONDS else delay
-            fields = {**self._fields, "how": reason, "calls": process.calls, "again_in_seconds": delay}
-            self._publish(None, self._ended_message(reason))
-            process.close()
-            _logger.error("model process ended", extra=fields)
-            process, delay = self._restart(first, delay)
-        self._publish(None, self.unavailable_reason)
-        if process is not None:
-            if process.calls:
+            calls = self._max_calls - len(process.free)
+            self._publish(None, self._ended_message(reason) if reason else "")
+            if calls and not reason:
                 # The remaining calls are cancelled, and a graceful stop would wait for them.
                 process.kill("it was still in a call when it had to stop")
             process.close()
+            if reason:
+                delay = 1.0 if time.monotonic() - started >= _HEALTHY_SECONDS else delay
+                fields = {**self._fields, "how": reason, "calls": calls, "again_in_seconds": delay}
+                _logger.error("model process ended", extra=fields)
+            process, delay = self._restart(first, delay)
 
     def _start(self) -> tuple[ModelProcess, Binding]:
         try:
@@ -175,7 +172,7 @@ class Supervisor:
         except OSError as error:
             raise ModelError(f"{self._source.folder}: its process cannot be started: {error}") from error
         try:
-            return process, process.outcome(lambda: not self._closing)
+            return process, process.outcome()
         except BaseException:
             process.kill("it was not loaded")
             process.close()
@@ -183,18 +180,25 @@ class Supervisor:
 
     def _watch(self, process: ModelProcess) -> str:
         """Wait until the process ends, and return why, or until the model is unloaded."""
-        with suppress(EOFError, OSError):
+        try:
             while not self._closing:
                 if process.control.poll(_POLL_SECONDS) and (message := process.next_message()) is not None:
                     process.kill(f"it hung: {message.reason}")
-        return "" if self._closing else process.wait_ended()
+            return ""
+        except (EOFError, OSError):
+            return process.wait_ended()
+        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
+            process.kill("it sent a message that cannot be read")
+            return process.wait_ended()
 
     def _restart(self, first: Binding, delay: float) -> tuple[ModelProcess | None, float]:
         """Retry until a process is ready; return it, None once the model is unloaded, and the next delay in seconds."""
         while not self._closing:
             due = time.monotonic() + delay
-            while not self._closing and (remaining := due - time.monotonic()) > 0:
-                time.sleep(min(remaining, _POLL_SECONDS))
+            while not self._closing and time.monotonic() < due:
+                time.sleep(_POLL_SECONDS)
+            if self._closing:
+                break
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
             try:
                 process, binding = self._start()
@@ -206,8 +210,7 @@ class Supervisor:
             except ModelError as error:
                 self.unavailable_reason = f"The model could not be restarted; the server keeps trying: {error}"
                 fields = {**self._fields, "reason": str(error), "again_in_seconds": delay}
-                if not self._closing:
-                    _logger.error("model process failed to start", extra=fields)
+                _logger.error("model process failed to start", extra=fields)
         return None, delay
 
     def _publish(self, process: ModelProcess | None, reason: str) -> None:
