@@ -27,6 +27,7 @@ REMOVED = {
     ),
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
     "truth --spread": "leave it out: a label that names an image is the truth of all its inferences",
+    "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
 """Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.

@@ -20,7 +20,6 @@ from tasks.inference.error import InferenceError
 _MARGIN = 0.01
 _INFERIOR = 1
 _MAX_LISTED = 10
-_NO_VALUE = "(none)"
 
 
 def shadow(
@@ -31,7 +30,6 @@ def shadow(
     version: str | None = None,
     truth: Annotated[bool, Parameter(negative="")] = False,
     margin: NormFloat = _MARGIN,
-    slice: str | None = None,  # noqa: A002
     limit: PositiveInt = 10_000,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -46,7 +44,6 @@ def shadow(
         version: The shadow version, if the store has several.
         truth: Use the truths of images to decide whether it may replace the champion.
         margin: Largest accepted loss of accuracy or F1.
-        slice: Metadata key by whose values to split the figures.
         limit: Maximum number of images, the newest.
         json: Print JSON.
     """
@@ -59,14 +56,13 @@ def shadow(
         if len(pairs := sorted({(row.model, row.champion, row.version) for row in rows})) > 1:
             found = ", ".join(f"{model} {champion} and {version}" for model, champion, version in pairs)
             stop(f"Expected shadow answers of one pair of versions, got {found}; choose with --model, --version")
-        inferences = {one.id: one for batch in reader.batches_of([row.id for row in rows]) for one in batch}
+        ids = [row.id for row in rows] if truth else []
+        inferences = {one.id: one for batch in reader.batches_of(ids) for one in batch}
     except (InferenceError, SettingsError) as error:
         stop(error)
     if not any(row.agreed is not None for row in rows):
         stop("There are no shadow answers to compare")
-    metadata = {name: {entry.key: entry.value for entry in reversed(one.metadata)} for name, one in inferences.items()}
-    slices = {row.id: str(metadata.get(row.id, {}).get(slice, _NO_VALUE)) for row in rows if slice is not None}
-    agreement = agreement_of(rows, slices)
+    agreement = agreement_of(rows)
     judged: list[JudgedImage] = []
     unreadable = 0
     for row in rows if truth else ():
@@ -78,22 +74,21 @@ def shadow(
             judged += [] if image is None else [image]
     if truth and not judged:
         stop("No image that both versions answered has a complete truth; import truths of recorded inferences first")
-    verdict = verdict_of(judged, slices, margin) if truth else None
+    verdict = verdict_of(judged, margin) if truth else None
     differing = [row.id for row in rows if row.agreed is False]
     if json:
         found = {"agreement": agreement, "verdict": verdict, "differing": differing, "unreadable": unreadable}
         sys.stdout.write(to_json(found).decode() + "\n")
     else:
-        print_report(_present(rows[0], agreement, verdict, differing, unreadable, slice or ""), console())
+        print_report(_present(rows[0], agreement, verdict, differing, unreadable), console())
     if verdict is not None and verdict.reasons:
         stop(f"version {rows[0].version} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
 
 
 def _present(
-    row: ShadowRow, agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int, key: str
+    row: ShadowRow, agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int
 ) -> Report:
     rows: list[tuple[Cell, ...]] = [("same answer", agreement.images, *_cells(agreement.agreed))]
-    rows += [(f"  {key} = {value}", count, *_cells(one)) for value, (count, one) in agreement.slices.items()]
     if agreement.mean_iou is not None:
         rows.append(("mean IoU of partners", "", agreement.mean_iou, ""))
     rows.append(("mean of largest score difference", "", agreement.score_difference, ""))
@@ -107,7 +102,6 @@ def _present(
         rows.append(("champion, accuracy or F1", verdict.images, verdict.all.champion, ""))
         rows.append(("shadow, accuracy or F1", verdict.images, verdict.all.shadow, ""))
         rows.append(("difference", verdict.images, *_cells(verdict.all.difference)))
-        rows += [(f"  {key} = {name}", count, *_cells(one.difference)) for name, (count, one) in verdict.slices.items()]
         rows.append(("McNemar's test of right images", verdict.images, f"p = {verdict.p_value:.4f}", ""))
         if verdict.needed > verdict.images:
             missing = verdict.needed - verdict.images

@@ -1,9 +1,8 @@
 """Compare a shadow version with its champion: how often they agree, and which is right more often."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,10 +15,8 @@ from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.shadow.rows import ShadowRow
-from app.plugins.shadow.statistics import PairedScores, losing, mcnemar, needed_images, pair
+from app.plugins.shadow.statistics import losing, mcnemar, needed_images, pair
 from tasks.task import TaskType
-
-T = TypeVar("T")
 
 MIN_TRUTHS = 30
 """Fewer images with a truth decide nothing."""
@@ -49,7 +46,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     # Median milliseconds of the shadow version's model, divided by that of the champion. It is an upper bound,
     # because the shadow version runs with low priority.
     time_ratio: float
-    slices: Mapping[str, tuple[int, Estimate]]  # the share that agrees by value of the metadata key
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,37 +61,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     images: int  # number of images with a truth that both versions can be compared with
     all: Comparison
-    slices: Mapping[str, tuple[int, Comparison]]  # the comparison by value of the metadata key
     p_value: float  # of McNemar's test on images whose answer is completely right
     reasons: Sequence[str]  # why it may not; empty if it may
     needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
 
-def agreement_of(rows: Sequence[ShadowRow], slices: Mapping[str, str]) -> Agreement:
-    """Return the agreement in at least one row with an answer.
-
-    Args:
-        rows: the rows of one shadow version.
-        slices: the value of the metadata key by id; empty without a key.
-    """
+def agreement_of(rows: Sequence[ShadowRow]) -> Agreement:
+    """Return the agreement in the rows of one shadow version, at least one of which has an answer."""
     answered = [row for row in rows if row.agreed is not None]
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
     champion_ms, shadow_ms = np.median(milliseconds, axis=0).tolist()
-    groups = _grouped((slices[row.id], row) for row in answered if row.id in slices)
     return Agreement(
         images=len(answered),
         failed=len(rows) - len(answered),
-        agreed=_share_that_agrees(answered),
+        agreed=wilson(sum(bool(row.agreed) for row in answered) / len(answered), len(answered)),
         mean_iou=float(np.mean(ious)) if ious else None,
         score_difference=float(np.mean([row.score_difference or 0.0 for row in answered])),
         time_ratio=shadow_ms / champion_ms if champion_ms else 1.0,
-        slices={value: (len(group), _share_that_agrees(group)) for value, group in groups.items()},
     )
-
-
-def _share_that_agrees(rows: Sequence[ShadowRow]) -> Estimate:
-    return wilson(sum(bool(row.agreed) for row in rows) / len(rows), len(rows))
 
 
 def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
@@ -135,22 +119,15 @@ def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Cou
     return {label: (hits[label], wrong[label], missed[label]) for label in {*hits, *wrong, *missed}}
 
 
-def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin: float) -> Verdict:
-    """Return whether the shadow version is not inferior by more than `margin`, from at least one image.
-
-    Args:
-        judged: images with truths.
-        slices: as for `agreement_of`.
-        margin: largest accepted loss, 0..1.
-    """
+def verdict_of(judged: Sequence[JudgedImage], margin: float) -> Verdict:
+    """Return whether the shadow version is not inferior by more than `margin`, 0..1, from at least one image."""
     scores = pair(*_sums(judged))
     difference = scores.difference()
-    by_label = _grouped(
-        (label, image)
-        for image in judged
-        for label, (right, _, missed) in image.champion.items()
-        if right + missed  # it is in the truth
-    )
+    by_label = defaultdict[str, list[JudgedImage]](list)
+    for image in judged:
+        for label, (right, _, missed) in image.champion.items():
+            if right + missed:  # it is in the truth
+                by_label[label].append(image)
     frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
     lost = losing({label: pair(*_sums(images, label)) for label, images in frequent.items()}, _MAX_CLASS_LOSS)
     reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
@@ -162,19 +139,13 @@ def verdict_of(judged: Sequence[JudgedImage], slices: Mapping[str, str], margin:
         reasons.insert(0, f"at least {MIN_TRUTHS} images with truths are needed, and there are {len(judged)}")
         needed = max(needed, MIN_TRUTHS)
     pairs = Counter((_all_right(image.champion), _all_right(image.shadow)) for image in judged)
-    groups = _grouped((slices[image.id], image) for image in judged if image.id in slices)
     return Verdict(
         images=len(judged),
-        all=_comparison(scores),
-        slices={value: (len(group), _comparison(pair(*_sums(group)))) for value, group in groups.items()},
+        all=Comparison(champion=scores.champion, shadow=scores.shadow, difference=difference),
         p_value=mcnemar(pairs[True, False], pairs[False, True]),
         reasons=reasons,
         needed=needed,
     )
-
-
-def _comparison(scores: PairedScores) -> Comparison:
-    return Comparison(champion=scores.champion, shadow=scores.shadow, difference=scores.difference())
 
 
 def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -190,11 +161,3 @@ def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDAr
 
 def _all_right(counts: Counts) -> bool:
     return not any(wrong or missed for _, wrong, missed in counts.values())
-
-
-def _grouped(items: Iterable[tuple[str, T]]) -> Mapping[str, Sequence[T]]:
-    """Return the items with each value, sorted by value."""
-    groups: dict[str, list[T]] = {}
-    for value, item in items:
-        groups.setdefault(value, []).append(item)
-    return dict(sorted(groups.items()))

@@ -103,7 +103,7 @@ def _judge(count: int, worse: int) -> Verdict:
     """Return the verdict on images, of which the shadow version gets `worse` wrong."""
     right, wrong = {"cat": (1, 0, 0)}, {"cat": (0, 0, 1), "dog": (0, 1, 0)}
     images = [JudgedImage(id=str(n), champion=right, shadow=wrong if n < worse else right) for n in range(count)]
-    return verdict_of(images, {}, 0.01)
+    return verdict_of(images, 0.01)
 
 
 def test_few_truths_approve_nothing() -> None:
