@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import msgspec
 
-from app.core.engine.models.servable import Servable, call_model, explanation_methods
+from app.core.engine.models.servable import Servable, call_model, explains_itself
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -18,7 +18,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         description: metadata of the model.
         defaults: default request parameters from the settings.
         streams: whether the model streams its answers.
-        methods: the `explanation_methods` of the model.
+        explains: whether the model explains its own answers.
         downscales: whether the model declares how far images may be downscaled.
     """
 
@@ -26,7 +26,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     description: ModelMetadata
     defaults: Mapping[str, object]
     streams: bool
-    methods: frozenset[str]
+    explains: bool
     downscales: bool
 
     @classmethod
@@ -36,7 +36,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             description=servable.description,
             defaults=servable.defaults,
             streams=callable(getattr(servable.model, "stream", None)),
-            methods=explanation_methods(servable.model),
+            explains=explains_itself(servable.model),
             downscales=servable.downscale is not None,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from app.core.engine.models.registry import Registry
-from app.core.engine.models.servable import Servable, explanation_methods
+from app.core.engine.models.servable import Servable, explains_itself
 from app.plugins.explanations.rows import UNEXPLAINED_ROWS, explains_rows
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import ExplainedPart
@@ -40,9 +40,9 @@ def check_explained(servable: Servable, model_name: str) -> Explainer:
 
 def _explainer(servable: Servable) -> tuple[Explainer | None, str]:
     """Return what explains the answers, or None and the reason."""
-    task, methods = servable.task, explanation_methods(servable.model)
+    task = servable.task
     part = task.task_type.explains
-    if "explain" in methods:
+    if explains_itself(servable.model):
         return "model", ""
     takes_rows = servable.description.takes == "tensor" and explains_rows(servable.inputs, servable.outputs)
     if part == "numbers" and not takes_rows:

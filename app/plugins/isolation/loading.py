@@ -4,7 +4,7 @@ import atexit
 import sys
 import time
 import weakref
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -32,7 +32,7 @@ def load_in_subprocess(source: ModelSource, load: Callable[[ModelSource], Servab
     supervisor = Supervisor(source, load)
     _open.add(supervisor)
     binding = supervisor.binding()
-    model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor, binding.methods)
+    model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor, binding.explains)
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, supervisor.close).atexit = False
 
@@ -46,12 +46,15 @@ def load_in_subprocess(source: ModelSource, load: Callable[[ModelSource], Servab
 
 
 class SubprocessModel:
-    """A model of any task, with its `explanation_methods`. Its process ends after this object is dropped."""
+    """A model of any task. Its process ends after this object is dropped.
 
-    def __init__(self, supervisor: Supervisor, methods: Collection[str] = ()) -> None:
+    Attributes:
+        explain: the method of a `SelfExplainingModel`; None if the model has none.
+    """
+
+    def __init__(self, supervisor: Supervisor, explains: bool = False) -> None:
         self._supervisor = supervisor
-        for name in methods:
-            setattr(self, name, lambda *arguments, name=name: supervisor.call(name, arguments))
+        self.explain = (lambda *arguments: supervisor.call("explain", arguments)) if explains else None
 
     @property
     def unavailable_reason(self) -> str:

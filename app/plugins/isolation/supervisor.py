@@ -24,7 +24,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 
 Exchange = Callable[[str, Any], Any]
 """Sends a call with its inputs, and returns the outcome. Kinds are ``predict``; ``stream``, ``next`` and ``close`` for
-chunks, whose end is None; ``downscale``; and the names of `explanation_methods`."""
+chunks, whose end is None; ``downscale``; and ``explain``."""
 
 _GRACE_SECONDS = 5.0
 """Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""

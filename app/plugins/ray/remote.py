@@ -58,7 +58,7 @@ class RemoteModel:
         if isinstance(binding, ModelUnavailable):
             raise ModelError(binding.reason)
         self.binding = binding
-        self.explain = partial(self._call, "explain") if "explain" in binding.methods else None
+        self.explain = partial(self._call, "explain") if binding.explains else None
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         return self._outcome("predict", self._source, list(inputs))

@@ -84,7 +84,6 @@ def test_isolated_answers_equal_plain_answers_byte_for_byte(tmp_path: Path) -> N
         ("detector", "/v2/models/m-{}/infer", images),
         ("detector", "/v1/models/{}:predict", instances),
         ("detector", "/v1/models/{}:explain", explanation),
-        ("vlm", "/v1/models/{}:explain", {**instances, "parameters": {"samples": 4, "grid": 2, "max_new_tokens": 4}}),
         ("segmenter", "/v2/models/{}/infer", images),
         ("vlm", "/v2/models/{}/generate", generation),
         ("vlm", "/v2/models/{}/generate_stream", generation),

@@ -130,13 +130,6 @@ def test_answers_are_counted_and_explained(ray: Ray) -> None:
     assert completion["choices"][0]["finish_reason"] == "length"
     rows = ray.client.post("/v1/models/half_plus_two:explain", json={"instances": [1.0, 2.0]})
     assert [row["importance_scores"] for row in rows.json()["explanations"]] == [[0.5], [1.0]]
-    # Its explanation needs a method of the model beside the prediction.
-    parameters = {"prompts": ["What?"], "samples": 8}
-    request = {"instances": [{"image_bytes": {"b64": image}}], "parameters": parameters}
-    likely = ray.client.post("/v1/models/vlm:explain", json=request)
-    (((explanation,),), ((answer,),)) = (likely.json()[name] for name in ("explanations", "predictions"))
-    assert explanation["label"] == answer["answer"]
-    assert explanation["score"] < 0
 
 
 def test_models_change_without_interruption(ray: Ray, shared: Mapping[str, object], tmp_path: Path) -> None:

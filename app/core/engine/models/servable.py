@@ -214,9 +214,9 @@ class _StoppingModel:
         return [self._task.gather(item, answers[index]) for index, item in enumerate(inputs)]
 
 
-def explanation_methods(model: object) -> frozenset[str]:
-    """Return the names of the methods beside `__call__` that explanations use and `model` has."""
-    return frozenset(name for name in ("explain",) if callable(getattr(model, name, None)))
+def explains_itself(model: object) -> bool:
+    """Return whether `model` is a `SelfExplainingModel`."""
+    return callable(getattr(model, "explain", None))
 
 
 def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
