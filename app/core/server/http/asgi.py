@@ -1,16 +1,13 @@
 """Create the HTTP applications of an engine."""
 
-import re
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import msgspec
 from litestar import Litestar, Response, get, route
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
-from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -26,8 +23,8 @@ from app.core.server.http.bodies import Bodies
 from app.core.server.http.compression import COMPRESSION
 from app.core.server.http.cors import cors_config
 from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
-from app.core.server.http.dispatch import VERBS, create_handlers
-from app.core.server.http.errors import create_error_handlers, path_pattern, rejection_body_builder
+from app.core.server.http.dispatch import AllowedMethods, create_handlers
+from app.core.server.http.errors import create_error_handlers, rejection_body_builder
 from app.core.server.http.framing import reject_bad_framing
 from app.core.server.http.inference_app import InferenceApp
 
@@ -120,9 +117,11 @@ def create_app(
         return {**endpoints, "charioteer": [*added, *operations]}
 
     own_handlers = [alive, show_metrics, show_liveness, *registry().extensions("server.handlers")]
-    route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *handlers]
+    allowed = AllowedMethods()
+    route_handlers = [*create_handlers(protocols, engine, access, allowed), *own_handlers, *handlers]
+    allowed.add([*own_handlers, *handlers])
     app = _application(HeadSupport, engine, protocols, route_handlers, max_request_bytes, access, entry, lifespan)
-    app.costly_prefixes = tuple(costly_prefixes)
+    app.costly_prefixes, app.allowed = tuple(costly_prefixes), allowed
     app.state[OPERATIONS] = ServedOperations(by_tag, listeners, access)
     return app
 
@@ -222,9 +221,11 @@ class HeadSupport(Application):
 
     Attributes:
         costly_prefixes: prefixes of paths where GET may return a long export, or a stream without an end.
+        allowed: the methods of all paths.
     """
 
     costly_prefixes: tuple[str, ...] = ()
+    allowed = AllowedMethods()
 
     async def answer_other(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request that is no inference."""
@@ -232,29 +233,15 @@ class HeadSupport(Application):
         supports_head = not f"/{scope['path'].lstrip('/')}".startswith(self.costly_prefixes)
         if scope["method"] == "HEAD" and supports_head:
             scope, send = {**scope, "method": "GET"}, _without_body(send)
-        await super().answer_other(scope, receive, self._with_allowed_methods(scope, send, supports_head))
+        await super().answer_other(scope, receive, self._with_allowed_methods(scope["path"], send, supports_head))
 
-    @cached_property
-    def _methods_by_path(self) -> Mapping[str, set[str]]:
-        return {route.path_format: set(route.methods) for route in self.routes if isinstance(route, HTTPRoute)}
-
-    @cached_property
-    def _methods_by_verb(self) -> Sequence[tuple[re.Pattern[str], Collection[str]]]:
-        """Return the methods that serve a verb, such as ``:predict``, with a pattern of its paths."""
-        methods_by_path: dict[str, set[str]] = {}
-        for route_ in self.routes:
-            for handler in route_.route_handlers if isinstance(route_, HTTPRoute) else ():
-                for verb in handler.opt.get(VERBS, ()):
-                    methods_by_path.setdefault(f"{route_.path}:{verb}", set()).update(handler.http_methods)
-        return [(path_pattern(path), methods) for path, methods in methods_by_path.items()]
-
-    def _with_allowed_methods(self, scope: Any, send: Send, supports_head: bool) -> Send:
+    def _with_allowed_methods(self, path: str, send: Send, supports_head: bool) -> Send:
         """Wrap `send` so that Allow lists all methods of the path in responses to OPTIONS and in 405."""
 
         async def send_methods(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in _STATUSES_WITH_ALLOW:
                 headers = [
-                    (name, self._allowed_methods(scope, value, supports_head) if name.lower() == b"allow" else value)
+                    (name, self._allowed_methods(path, value, supports_head) if name.lower() == b"allow" else value)
                     for name, value in message["headers"]
                 ]
                 message = {**message, "headers": headers}
@@ -262,17 +249,11 @@ class HeadSupport(Application):
 
         return send_methods
 
-    def _allowed_methods(self, scope: Any, value: bytes, supports_head: bool) -> bytes:
-        for pattern, methods in self._methods_by_verb:
-            if pattern.fullmatch(scope["path"]):
-                return ", ".join(sorted({*methods, "OPTIONS"})).encode("ascii")
-        methods = {method.strip() for method in value.decode("ascii").split(",")}
-        if scope["method"] == "OPTIONS":
-            # Litestar's response lists only the methods of the first handler on the path.
-            methods |= self._methods_by_path.get(scope.get("path_template"), set())
-        if supports_head and "GET" in methods:
-            methods.add("HEAD")
-        return ", ".join(sorted(methods)).encode("ascii")
+    def _allowed_methods(self, path: str, value: bytes, supports_head: bool) -> bytes:
+        # Litestar's list has only the methods of the first handler on the path in a response to OPTIONS.
+        methods = self.allowed.of(path) or {method.strip() for method in value.decode("ascii").split(",")}
+        head = {"HEAD"} if supports_head and "GET" in methods else set[str]()
+        return ", ".join(sorted({*methods, *head, "OPTIONS"})).encode("ascii")
 
 
 def _without_body(send: Send) -> Send:

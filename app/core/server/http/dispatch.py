@@ -3,8 +3,11 @@
 For inferences, the handlers know only paths and methods, for 404, 405 and Allow.
 """
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Sequence
+from functools import cached_property
 from inspect import isawaitable
+from itertools import product
 from typing import Any, cast
 
 import msgspec
@@ -21,37 +24,70 @@ from tasks.inference.error import ErrorKind, InferenceError, quote_value
 ProtocolEndpoints = Sequence[tuple[HttpProtocol, Endpoint]]
 
 
-VERBS = "verbs"
-"""Key in the `opt` of a handler: the verbs that it serves."""
+_VERBS = "verbs"
+"""Key in the `opt` of a handler: the verbs that it serves, with None for a path without a verb."""
+
+
+def _path_pattern(path: str) -> re.Pattern[str]:
+    """Return a pattern that matches the paths of a path template of Litestar."""
+    return re.compile(re.sub(r"\{(\w+):(\w+)\}", lambda match: ".+" if match[2] == "path" else "[^/]+", path))
 
 
 class RouteConflictError(Exception):
     """Two protocols claim the same path."""
 
 
+class AllowedMethods:
+    """The methods of each path, with a verb such as ``:predict`` or without. Add all handlers of an application."""
+
+    def __init__(self) -> None:
+        self._methods: dict[str, set[str]] = {}
+
+    def add(self, handlers: Sequence[object]) -> None:
+        """Add the methods of handlers."""
+        for handler in handlers:
+            if isinstance(handler, HTTPRouteHandler):
+                for path, verb in product(handler.paths, {None, *handler.opt.get(_VERBS, ())}):
+                    methods = self._methods.setdefault(path if verb is None else f"{path}:{verb}", set())
+                    methods |= handler.http_methods
+
+    def of(self, path: str) -> set[str] | None:
+        """Return the methods of a path of a request, None if it is unknown."""
+        path = "/" + "/".join(filter(None, path.split("/")))
+        return next((methods for pattern, methods in self._patterns if pattern.fullmatch(path)), None)
+
+    @cached_property
+    def _patterns(self) -> Sequence[tuple[re.Pattern[str], set[str]]]:
+        # Those of verbs, and without parameters, come first.
+        paths = sorted(self._methods, key=lambda path: (path.count("{"), -path.count(":"), -len(path)))
+        return [(_path_pattern(path), self._methods[path]) for path in paths]
+
+
 def create_handlers(
-    protocols: Sequence[HttpProtocol], engine: Engine, access: HttpAccess | None = None
+    protocols: Sequence[HttpProtocol],
+    engine: Engine,
+    access: HttpAccess | None = None,
+    allowed: AllowedMethods | None = None,
 ) -> list[HTTPRouteHandler]:
     """Return one handler for each method and path; access errors have the shape of the requested protocol.
 
-    Raise RouteConflictError if two protocols claim the same requests.
+    `allowed` gets the methods. Raise RouteConflictError if two protocols claim the same requests.
     """
-    access = access or HttpAccess(None)
+    access, allowed = access or HttpAccess(None), allowed or AllowedMethods()
     endpoints_by_route: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
             endpoints_by_route.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
-    path_verbs: dict[str, set[str]] = {}
-    for (_, path), candidates in endpoints_by_route.items():
-        path_verbs.setdefault(path, set()).update(endpoint.verb for _, endpoint in candidates if endpoint.verb)
-    return [
-        _create_handler(method, path, candidates, access, path_verbs[path])
+    handlers = [
+        _create_handler(method, path, candidates, access, allowed)
         for (method, path), candidates in endpoints_by_route.items()
     ]
+    allowed.add(handlers)
+    return handlers
 
 
 def _create_handler(
-    method: Method, path: str, candidates: ProtocolEndpoints, access: HttpAccess, path_verbs: Collection[str]
+    method: Method, path: str, candidates: ProtocolEndpoints, access: HttpAccess, allowed: AllowedMethods
 ) -> HTTPRouteHandler:
     verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in candidates))
     candidates_by_verb = {
@@ -67,7 +103,7 @@ def _create_handler(
             target, _, verb = target.rpartition(":")
             # Litestar caches the parameters of a path, so they must not be modified.
             request.scope["path_params"] = {**request.path_params, "target": target}
-        elif target.rpartition(":")[2] in path_verbs:
+        elif ":" in target and method not in (allowed.of(request.scope["path"]) or method):
             # Another method serves this verb. `HeadSupport` lists the methods.
             raise MethodNotAllowedException(headers={"Allow": method})
         for protocol, endpoint in candidates_by_verb.get(verb, ()):
@@ -80,7 +116,7 @@ def _create_handler(
             message = f"No protocol here serves a model called {quote_value(target)} on this path"
         return to_response(error_response(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
 
-    opt = {**requires(BY_ENDPOINT), VERBS: tuple(filter(None, verbs))}
+    opt = {**requires(BY_ENDPOINT), _VERBS: verbs}
     return route(path, http_method=method, status_code=200, opt=opt)(dispatch)
 
 

@@ -1,7 +1,6 @@
 """Shape errors that occur before a protocol handles the request: unknown paths, wrong methods, large bodies."""
 
 import logging
-import re
 from collections.abc import Callable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
@@ -72,11 +71,6 @@ def _owner_error(protocols: Sequence[HttpProtocol], path: str, status: int, mess
         if any(f"{path}/".startswith(f"{prefix}/") for prefix in protocol.prefixes):
             return protocol.routing_error(status, message)
     return None
-
-
-def path_pattern(path: str) -> re.Pattern[str]:
-    """Return a pattern that matches the paths of a path template of Litestar."""
-    return re.compile(re.sub(r"\{(\w+):\w+\}", r"(?P<\1>[^/]+)", path))
 
 
 def _message(request: AnyRequest, error: HTTPException) -> str:
