@@ -13,7 +13,7 @@ from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of
-from app.plugins.shadow.rows import ShadowRow, read_rows
+from app.plugins.shadow.rows import ComparedInference, read_compared
 from app.report import Cell, Report, Table, print_report, to_json
 from tasks.inference.error import InferenceError
 
@@ -52,22 +52,23 @@ def shadow(
         reject_unused("without --truth, which compares with truths", {"--margin": margin != _MARGIN})
     try:
         reader = RecordingReader(parse_dsn(store))
-        rows = read_rows(reader, model, version, limit)
-        if len(pairs := sorted({(row.model, row.champion, row.version) for row in rows})) > 1:
+        compared = read_compared(reader, model, version, limit)
+        if len(pairs := sorted(set(map(_pair, compared)))) > 1:
             found = ", ".join(f"{model} {champion} and {version}" for model, champion, version in pairs)
             stop(f"Expected shadow answers of one pair of versions, got {found}; choose with --model, --version")
-        ids = [row.id for row in rows] if truth else []
-        inferences = {one.id: one for batch in reader.batches_of(ids) for one in batch}
     except (InferenceError, SettingsError) as error:
         stop(error)
-    if not any(row.agreed is not None for row in rows):
+    answered = [one for one in compared if one.answer.agreed is not None]
+    if not answered:
         stop("There are no shadow answers to compare")
-    agreement = agreement_of(rows)
+    # Rules select differing images more often than others.
+    is_sampled = any(one.inference.reason is None for one in answered)
+    agreement = agreement_of([one.answer for one in compared if one.inference.reason is None or not is_sampled])
     judged: list[JudgedImage] = []
     unreadable = 0
-    for row in rows if truth else ():
+    for one in compared if truth else ():
         try:
-            image = judge(row, inferences[row.id]) if row.id in inferences else None
+            image = judge(one)
         except ValueError:
             unreadable += 1
         else:
@@ -75,19 +76,25 @@ def shadow(
     if truth and not judged:
         stop("No image that both versions answered has a complete truth; import truths of recorded inferences first")
     verdict = verdict_of(judged, margin) if truth else None
-    differing = [row.id for row in rows if row.agreed is False]
+    differing = [one.inference.id for one in compared if one.answer.agreed is False]
     if json:
         found = {"agreement": agreement, "verdict": verdict, "differing": differing, "unreadable": unreadable}
         sys.stdout.write(to_json(found).decode() + "\n")
     else:
-        print_report(_present(rows[0], agreement, verdict, differing, unreadable), console())
+        print_report(_present(pairs[0], agreement, verdict, differing, unreadable), console())
     if verdict is not None and verdict.reasons:
-        stop(f"version {rows[0].version} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
+        stop(f"version {pairs[0][2]} may be worse: {'; '.join(verdict.reasons)}", _INFERIOR)
+
+
+def _pair(compared: ComparedInference) -> tuple[str, str, str]:
+    """Return the model, the version that answered, and the shadow version."""
+    return compared.inference.model, compared.inference.version, compared.answer.version
 
 
 def _present(
-    row: ShadowRow, agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int
+    pair: tuple[str, str, str], agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int
 ) -> Report:
+    model, champion, version = pair
     rows: list[tuple[Cell, ...]] = [("same answer", agreement.images, *_cells(agreement.agreed))]
     if agreement.mean_iou is not None:
         rows.append(("mean IoU of partners", "", agreement.mean_iou, ""))
@@ -111,7 +118,7 @@ def _present(
     if unreadable:
         notes.append(f"{counted(unreadable, 'image')} cannot be compared, such as redacted answers")
     return Report(
-        title=f"{row.model}: shadow version {row.version} against {row.champion}",
+        title=f"{model}: shadow version {version} against {champion}",
         tables=[Table(title="", columns=("figure", "images", "value", "95 % interval"), rows=tuple(rows))],
         notes=notes,
     )

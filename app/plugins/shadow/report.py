@@ -13,8 +13,7 @@ from app.plugins.evaluation.agreement import partners
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
-from app.plugins.recording.inference import RecordedInference
-from app.plugins.shadow.rows import ShadowRow
+from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
 from app.plugins.shadow.statistics import losing, mcnemar, needed_images, pair
 from tasks.task import TaskType
 
@@ -66,15 +65,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
 
-def agreement_of(rows: Sequence[ShadowRow]) -> Agreement:
-    """Return the agreement in the rows of one shadow version, at least one of which has an answer."""
-    answered = [row for row in rows if row.agreed is not None]
+def agreement_of(answers: Sequence[ShadowAnswer]) -> Agreement:
+    """Return the agreement in the answers of one shadow version, at least one of which has no error."""
+    answered = [answer for answer in answers if answer.agreed is not None]
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
     champion_ms, shadow_ms = np.median(milliseconds, axis=0).tolist()
     return Agreement(
         images=len(answered),
-        failed=len(rows) - len(answered),
+        failed=len(answers) - len(answered),
         agreed=wilson(sum(bool(row.agreed) for row in answered) / len(answered), len(answered)),
         mean_iou=float(np.mean(ious)) if ious else None,
         score_difference=float(np.mean([row.score_difference or 0.0 for row in answered])),
@@ -82,13 +81,14 @@ def agreement_of(rows: Sequence[ShadowRow]) -> Agreement:
     )
 
 
-def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
+def judge(compared: ComparedInference) -> JudgedImage | None:
     """Compare both answers with the truth; None for texts, and if the truth is incomplete or a record is missing.
 
     Raise ValueError when records cannot be read, such as redacted ones.
     """
-    truth, before = inference.truth, inference.records
-    if truth is None or before is None or row.records is None:
+    inference = compared.inference
+    truth, before, after = inference.truth, inference.records, compared.answer.records
+    if truth is None or before is None or after is None:
         return None
     if truth.records is not None and truth.complete:
         right: Records = truth.records
@@ -96,14 +96,13 @@ def judge(row: ShadowRow, inference: RecordedInference) -> JudgedImage | None:
         right = before
     else:
         return None
-    after: Records = msgspec.json.decode(row.records, type=list[dict[str, object]])
     task, image = TaskType(inference.task_type), inference.image
     if task.returns == "texts":
         return None
     width, height = (image.width, image.height) if image else (0, 0)
-    item = Item(id=row.id, image=Path(row.id), width=width, height=height)
+    item = Item(id=inference.id, image=Path(inference.id), width=width, height=height)
     champion, shadow = (_counts(records, right, item, task) for records in (before, after))
-    return JudgedImage(id=row.id, champion=champion, shadow=shadow)
+    return JudgedImage(id=inference.id, champion=champion, shadow=shadow)
 
 
 def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Counts:

@@ -26,7 +26,7 @@ from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
 from app.plugins.recording.service import watch_shadow
 from app.plugins.shadow.job import ShadowedSample, ShadowJob, with_pixels
-from app.plugins.shadow.rows import ShadowRow, ShadowWriter
+from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter
 from app.plugins.shadow.versions import settings_of, shadow_source
 from tasks.inference.error import InferenceError
 from tasks.inference.response import Prediction
@@ -124,42 +124,36 @@ class Shadows:
             self._count(job, "failed", len(job.samples))
             return
         settings = settings_of(source)
-        row = ShadowRow(
-            id="",
-            version=settings.version,
-            model=source.name,
-            champion=source.version,
-            time=time.time_ns() // 1000,
-            champion_ms=job.model_ns / 1e6,
-        )
-        rows = [msgspec.structs.replace(row, id=sample.id) for sample in job.samples]
+        compared = ShadowAnswer(version=settings.version, champion_ms=job.model_ns / 1e6)
         try:
             # A model that decodes images at a fraction of their size needs the encoded ones.
             request = job.request if servable.downscale else job.decoded
             result = servable.predict(request, self._engine.limits)
         except InferenceError as error:
-            self._count(job, "failed", len(rows))
-            message = self._redaction.message(str(error))
-            for row in rows:
-                self._writer.add(msgspec.structs.replace(row, error=message))
+            self._count(job, "failed", len(job.samples))
+            failed = msgspec.structs.replace(compared, error=self._redaction.message(str(error)))
+            for sample in job.samples:
+                self._writer.add(sample.id, failed)
             return
+        compared = msgspec.structs.replace(compared, shadow_ms=result.model_ns / 1e6)
         differing = 0
-        for row, sample, answer in zip(rows, job.samples, result.samples, strict=True):
-            row = msgspec.structs.replace(row, shadow_ms=result.model_ns / 1e6)
-            row = self._compared(row, sample, answer.prediction, keep_records=settings.records)
-            self._count(job, "agreed" if row.agreed else "differs", 1)
-            differing += row.agreed is False
-            self._writer.add(row)
+        for sample, answer in zip(job.samples, result.samples, strict=True):
+            found = self._compare(compared, sample, answer.prediction, source)
+            self._count(job, "agreed" if found.agreed else "differs", 1)
+            differing += found.agreed is False
+            self._writer.add(sample.id, found)
         for watcher in job.watchers:
             watcher(differing)
 
-    def _compared(self, row: ShadowRow, sample: ShadowedSample, answer: Prediction, *, keep_records: bool) -> ShadowRow:
+    def _compare(
+        self, compared: ShadowAnswer, sample: ShadowedSample, answer: Prediction, champion: ModelSource
+    ) -> ShadowAnswer:
         before, after = (msgspec.to_builtins(one.records()) for one in (sample.prediction, answer))
-        item = Item(id=row.id, image=Path(row.id), width=sample.width, height=sample.height)
+        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
         try:
-            agreement = compare_answers([item], {row.id: before}, {row.id: after})
+            agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
         except EvaluationError as error:
-            return msgspec.structs.replace(row, error=str(error))
+            return msgspec.structs.replace(compared, error=str(error))
         matched = missing = extra = None
         if agreement.matched is not None:
             matched = agreement.matched
@@ -167,17 +161,25 @@ class Shadows:
         agreed = agreement.labels == 1 and not missing and not extra
         before, after = (cast("Records", self._redaction.value(records)) for records in (before, after))
         if not agreed:
-            names = {name: getattr(row, name) for name in ("id", "time", "model", "champion", "version")}
-            self._differing.append(DifferentAnswers(**names, before=_summary(before), after=_summary(after)))
+            different = DifferentAnswers(
+                id=sample.id,
+                time=time.time_ns() // 1000,
+                model=champion.name,
+                champion=champion.version,
+                version=compared.version,
+                before=_summary(before),
+                after=_summary(after),
+            )
+            self._differing.append(different)
         return msgspec.structs.replace(
-            row,
+            compared,
             agreed=agreed,
             matched=matched,
             missing=missing,
             extra=extra,
             mean_iou=agreement.mean_iou,
             score_difference=agreement.score_difference,
-            records=msgspec.json.encode(after).decode() if keep_records else None,
+            records=after if settings_of(champion).records else None,
         )
 
     def _load(self, registration: Registration) -> Servable | None:

@@ -9,8 +9,6 @@ from app.plugins.recording.service import recording_routes, redacted_keys, store
 from app.plugins.recording.settings import RecordingSettings
 from app.plugins.shadow.versions import settings_of, shadow_source
 
-_SECONDS_A_DAY = 86_400
-
 
 def start(host: Host) -> Parts:
     """Return the observer, if any model of the server may have a shadow version.
@@ -39,8 +37,7 @@ def start(host: Host) -> Parts:
     from app.plugins.shadow.rows import ShadowWriter
     from app.plugins.shadow.service import Shadows
 
-    keep = None if settings.record_keep is None else settings.record_keep * _SECONDS_A_DAY
-    writer = ShadowWriter(store_at(parse_dsn(settings.record)), keep)
+    writer = ShadowWriter(store_at(parse_dsn(settings.record)))
     shadows = Shadows(host.engine, writer, Redaction(redacted_keys(settings)), host.metrics)
     # The view shows answers, as the view of recordings does.
     views = {"shadow": shadows.differing} if recording_routes(host.settings).is_available else {}

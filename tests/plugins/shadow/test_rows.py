@@ -1,6 +1,5 @@
-"""What a shadow version gets, and rows of shadow answers in stores of both kinds."""
+"""What a shadow version gets, and shadow answers in stores of both kinds."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +7,10 @@ import pytest
 
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.service import store_at
-from app.plugins.recording.stores.store import parse_dsn
+from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.store import Store, parse_dsn
 from app.plugins.shadow.job import with_pixels
-from app.plugins.shadow.rows import ShadowRow, ShadowWriter, read_rows
+from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter, read_compared
 from tasks.image_classification import Classification
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
@@ -18,6 +18,7 @@ from tasks.inference.tensor import BytesTensor, Tensor
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
+from tests.support.data.recorded_rows import recorded_inference
 
 
 def test_shadow_version_gets_the_decoded_pixels_of_inputs_with_one_image() -> None:
@@ -33,34 +34,63 @@ def test_shadow_version_gets_the_decoded_pixels_of_inputs_with_one_image() -> No
     assert rest == [*inputs[1:]]
 
 
-def _row(number: int, seconds: float = 0.0, version: str = "2") -> ShadowRow:
-    recorded = int((time.time() - seconds) * 1e6) + number
-    return ShadowRow(id=f"{number}-0-0", version=version, model="m", champion="1", time=recorded, agreed=True)
+def _open(url: str, *names: str) -> Store:
+    """Return a store with these inferences, each a microsecond younger."""
+    store = store_at(parse_dsn(url))
+    store.open()
+    store.write([to_rows(recorded_inference(name, model="m", started=number)) for number, name in enumerate(names)])
+    return store
+
+
+def _answer(version: str = "2") -> ShadowAnswer:
+    return ShadowAnswer(version=version, agreed=True, records=[{"label": '{"version":"3",'}])
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def test_rows_are_read_newest_first_and_expire(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_answers_of_recorded_inferences_are_read_newest_first(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("postgres").empty_database()
-    store = store_at(parse_dsn(url))
-    store.open()
-    reader, writer = RecordingReader(parse_dsn(url)), ShadowWriter(store, keep=60)
-    assert read_rows(reader) == []
-    for row in (_row(1), _row(2, seconds=120), _row(3), _row(4, version="3")):
-        writer.add(row)
+    writer = ShadowWriter(_open(url, "1-0-0", "2-0-0", "3-0-0", "4-0-0"))
+    reader = RecordingReader(parse_dsn(url))
+    assert read_compared(reader) == []
+    for name, version in (("1-0-0", "2"), ("none-0-0", "2"), ("3-0-0", "2"), ("4-0-0", "3")):
+        writer.add(name, _answer(version))
     writer.close()
-    assert [row.id for row in read_rows(reader)] == ["4-0-0", "3-0-0", "1-0-0"]
-    assert [row.id for row in read_rows(reader, "m", "2")] == ["3-0-0", "1-0-0"]
-    assert [row.id for row in read_rows(reader, limit=1)] == ["4-0-0"]
-    assert read_rows(reader, "other") == []
+
+    def names(*choice: str, limit: int | None = None) -> list[str]:
+        return [one.inference.id for one in read_compared(reader, *choice, limit=limit)]
+
+    assert names() == ["4-0-0", "3-0-0", "1-0-0"]
+    assert names("m", "2") == ["3-0-0", "1-0-0"]
+    assert names(limit=1) == ["4-0-0"]
+    assert names("other") == []
+    assert read_compared(reader)[0].answer == _answer("3")
 
 
-def test_rows_that_cannot_be_written_are_dropped_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_answer_waits_until_its_inference_is_recorded(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.db")
+    store = _open(url)
+    writer = ShadowWriter(store)
+    writer.add("1-0-0", _answer())
+    writer.flush()
+    store.write([to_rows(recorded_inference("1-0-0"))])
+    writer.flush()
+    assert len(read_compared(RecordingReader(parse_dsn(url)))) == 1
+    writer.close()
+
+
+def test_answers_that_cannot_be_written_are_dropped_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "absent"
-    writer = ShadowWriter(store_at(parse_dsn(str(folder / "store.db"))), keep=None)
-    writer.add(_row(1))
+    url = str(folder / "store.db")
+    writer = ShadowWriter(store_at(parse_dsn(url)))
+    writer.add("1-0-0", _answer())
     writer.flush()
     assert "1 shadow answers could not be recorded" in caplog.text
     folder.mkdir()
-    writer.add(_row(2))
+    _open(url, "1-0-0", "2-0-0").close()
+    writer.add("2-0-0", _answer())
     writer.close()
-    assert [row.id for row in read_rows(RecordingReader(parse_dsn(str(folder / "store.db"))))] == ["2-0-0"]
+    assert [one.inference.id for one in read_compared(RecordingReader(parse_dsn(url)))] == ["2-0-0"]

@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.shadow.rows import ShadowRow, read_rows
+from app.plugins.shadow.rows import ComparedInference, read_compared
 from tests.support.command_line import charioteer
 from tests.support.data.chariot import image_input, infer, items
 from tests.support.data.images import encode_base64, encode_image
@@ -82,8 +82,8 @@ def _images(client: TestClient[Litestar], outcome: str) -> float:
     return next((float(line.removeprefix(prefix)) for line in lines if line.startswith(prefix)), 0)
 
 
-def _rows(store: Path) -> list[ShadowRow]:
-    return [*read_rows(RecordingReader(parse_dsn(str(store))))]
+def _compared(store: Path) -> Sequence[ComparedInference]:
+    return read_compared(RecordingReader(parse_dsn(str(store))))
 
 
 def _report(store: Path, *options: str) -> tuple[int, str]:
@@ -104,9 +104,9 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path) -> None
         assert len(shown) == 10
         assert (shown[0]["champion"], shown[0]["before"]) == ("1", "cat 0.9")
         assert (shown[0]["version"], shown[0]["after"]) == ("2", "dog 0.8")
-    rows = _rows(store)
-    assert len(rows) == 40
-    assert {(row.version, row.champion, row.agreed) for row in rows} == {("2", "1", True), ("2", "1", False)}
+    found = [(one.answer.version, one.inference.version, one.answer.agreed) for one in _compared(store)]
+    assert len(found) == 40
+    assert {*found} == {("2", "1", True), ("2", "1", False)}
     status, text = _report(store, "--json")
     agreement = json.loads(text)["agreement"]
     assert (status, agreement["images"], agreement["agreed"]["value"]) == (0, 40, 0.75)
@@ -135,7 +135,7 @@ def test_rule_records_requests_whose_shadow_answer_differs(tmp_path: Path) -> No
     (recorded,) = open_recordings(str(store)).page(InferenceQuery(), 10).inferences
     assert (recorded.reason, recorded.probability) == ("differs", None)
     assert recorded.image is not None
-    assert recorded.id in {row.id for row in _rows(store) if row.agreed is False}
+    assert [(one.inference.id, one.answer.agreed) for one in _compared(store)] == [(recorded.id, False)]
 
 
 def _write_truths(store: Path, label: str) -> None:
@@ -178,8 +178,8 @@ def test_failures_stay_in_the_shadow_and_redacted_values_stay_out(tmp_path: Path
     with _serving(folder, store, record_redact="secret") as client:
         assert _infer(client, 255, 255) == "cat"
         wait_until(lambda: _images(client, "failed") == 1)
-    (row,) = _rows(store)
-    assert (row.agreed, row.error) == (None, "[redacted]")
+    (one,) = _compared(store)
+    assert (one.answer.agreed, one.answer.error) == (None, "[redacted]")
 
 
 def test_trials_get_no_shadow_answer_and_records_are_redacted_or_left_out(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_trials_get_no_shadow_answer_and_records_are_redacted_or_left_out(tmp_pa
             del client.headers["charioteer-trial"]
             _infer(client, 255, 255)
             wait_until(lambda client=client: _images(client, "agreed") == 1)
-        (row,) = _rows(store)
-        assert row.agreed
-        assert (row.records and json.loads(row.records)[0]) == expected
+        (one,) = _compared(store)
+        assert one.answer.agreed
+        assert (one.answer.records and one.answer.records[0]) == expected
 
 
 @pytest.mark.parametrize(

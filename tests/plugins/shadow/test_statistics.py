@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import scipy.stats
@@ -12,7 +11,7 @@ import scipy.stats
 from app.plugins.evaluation.metrics.intervals import wilson
 from app.plugins.recording.inference import RecordedImage, Truth
 from app.plugins.shadow.report import JudgedImage, Verdict, judge, verdict_of
-from app.plugins.shadow.rows import ShadowRow
+from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
 from app.plugins.shadow.statistics import PairedScores, losing, mcnemar, needed_images, pair
 from tests.support.data.recorded_rows import recorded_inference
 
@@ -125,10 +124,10 @@ def _box(label: str, left: float, score: float | None = None) -> dict[str, objec
 
 def _judged(truth: Truth | None, before: Records, after: Records, task: str = "OBJECT_DETECTION") -> Any:
     """Return what champion and shadow version find; None if that cannot be compared with the truth."""
-    records = msgspec.json.encode(after).decode()
-    row = ShadowRow(id="a-0-0", version="2", model="m", champion="1", time=1, agreed=True, records=records)
+    answer = ShadowAnswer(version="2", agreed=True, records=after)
     image = RecordedImage(digest="d", width=100, height=100, size=1)
-    judged = judge(row, recorded_inference("a-0-0", task_type=task, records=before, image=image, truth=truth))
+    inference = recorded_inference("a-0-0", task_type=task, records=before, image=image, truth=truth)
+    judged = judge(ComparedInference(inference=inference, answer=answer))
     return judged and (judged.champion, judged.shadow)
 
 

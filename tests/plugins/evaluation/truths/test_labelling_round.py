@@ -18,7 +18,7 @@ import pytest
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.shadow.rows import read_rows
+from app.plugins.shadow.rows import read_compared
 from fixtures.scenes import COLORED_SHAPES, DETECT, compose
 from tests.support.polling import wait_until
 from tests.support.servers.server_process import ROOT, run_server
@@ -72,7 +72,7 @@ def test_round_of_labelling_works_as_written(tmp_path: Path) -> None:
             if "charioteer shadow" in block:
                 # The shadow version answers after the clients, and its answers are written when it is idle.
                 store = RecordingReader(parse_dsn(str(tmp_path / "recorded.db")))
-                wait_until(lambda store=store: len(read_rows(store)) == 2)
+                wait_until(lambda store=store: len(read_compared(store)) == 2)
             run_block(block.replace(ADDRESS, server.address), tmp_path, environment)
         served = httpx.get(f"{server.address}/v2/models/detector", timeout=60).json()
     assert served["versions"] == ["2"]
