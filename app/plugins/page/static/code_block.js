@@ -1,28 +1,6 @@
-// Code with syntax colours and a copy button.
+// Code with a copy button.
 
 import { button, make, setText } from "./dom.js";
-
-// The tokens of JSON, Python and shell commands.
-const TOKENS = [
-  /(?<key>"(?:[^"\\\n]|\\.)*"(?=\s*:)|(?<=\s)--?[a-zA-Z][\w-]*)/,
-  /(?<string>\$?'(?:[^'\\]|\\.)*'|"(?:[^"\\\n]|\\.)*")/,
-  /(?<comment>#.*)/,
-  /(?<number>(?<![\w.:/-])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b)/,
-  /(?<keyword>\b(?:base64|curl|def|false|False|for|from|import|in|None|null|return|tr|true|True)\b)/,
-];
-const PATTERN = new RegExp(TOKENS.map(({ source }) => source).join("|"), "g");
-
-// The text as nodes: plain text, and a span for each token.
-function highlighted(value) {
-  const nodes = [];
-  let position = 0;
-  for (const match of value.matchAll(PATTERN)) {
-    const [kind] = Object.entries(match.groups).find(([, token]) => token !== undefined);
-    nodes.push(value.slice(position, match.index), make("span", { class: `token-${kind}` }, match[0]));
-    position = match.index + match[0].length;
-  }
-  return [...nodes, value.slice(position)];
-}
 
 // Code: { element, show(value, hint, copied) }. `copied` is the text to copy if it differs.
 export function codeBlock(name) {
@@ -47,7 +25,7 @@ export function codeBlock(name) {
     show(value, note = "", other = null) {
       element.hidden = !value;
       copied = other;
-      code.replaceChildren(...highlighted(value));
+      setText(code, value);
       hint.hidden = !note;
       setText(hint, note);
     },
