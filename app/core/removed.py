@@ -3,6 +3,10 @@
 from fnmatch import fnmatchcase
 
 REMOVED = {
+    **dict.fromkeys(
+        (f"/v2/models/*/{name}" for name in ("generate", "generate_stream")),
+        "use /openai/v1/chat/completions, with `stream` for parts",
+    ),
     **dict.fromkeys(("/v1/completions", "/openai/v1/completions"), "send the text to /openai/v1/chat/completions"),
     "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
     "/monitoring/prometheus/metrics": 'read /metrics of the main port, with protocol="tensorflow-serving"',

@@ -171,11 +171,11 @@ def test_list_parameters_are_sent_without_empty_items_and_answers_are_stopped(br
         # A text field cannot hold them.
         expect(page.get_by_label("messages")).to_have_count(0)
         expect(page.locator(".stage")).to_be_visible()
-        with page.expect_request("**/generate_stream") as waiting:
+        with page.expect_request("**/chat/completions") as waiting:
             page.get_by_role("button", name="Ask").click()
-        assert (waiting.value.post_data_json or {})["parameters"]["stop"] == ["red", "green"]
+        assert (waiting.value.post_data_json or {})["stop"] == ["red", "green"]
         expect(page.get_by_role("log")).to_contain_text("star")
-        page.route("**/generate_stream", lambda route: None)
+        page.route("**/chat/completions", lambda route: None)
         page.get_by_role("button", name="Ask").click()
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("log")).to_contain_text("(stopped)")

@@ -53,21 +53,26 @@ def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
 @contextmanager
 def open_stream(server: ServerProcess, text: str, name: str) -> Generator[http.client.HTTPResponse]:
     """Yield a streamed response after its first chunk."""
-    body = json.dumps({"text_input": text})
-    path = "/v2/models/speaker/generate_stream"
+    body = json.dumps({"messages": [{"role": "user", "content": text}], "stream": True})
+    path = "/openai/v1/chat/completions"
     with open_request(server.address, path, body, **{"X-Request-ID": name}) as connection:
         response = connection.getresponse()
         assert response.status == 200
-        assert next_event(response)["text_output"] == "one "
+        assert text_of(next_event(response)) == ""
+        assert text_of(next_event(response)) == "one "
         yield response
 
 
 def next_event(response: http.client.HTTPResponse) -> Any:
     """Return the next server-sent event."""
     while line := response.readline():
-        if line.startswith(b"data:"):
+        if line.startswith(b"data:") and b"[DONE]" not in line:
             return json.loads(line.removeprefix(b"data:"))
     return None
+
+
+def text_of(event: Any) -> str:
+    return event["choices"][0]["delta"].get("content", "")
 
 
 def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int) -> None:
@@ -75,7 +80,8 @@ def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int
         server.process.terminate()
         wait_until(lambda: any('"stopping"' in line for line in server.log))
         os.write(gate, b"g")
-        assert next_event(response)["text_output"] == "two"
+        assert text_of(next_event(response)) == "two"
+        assert next_event(response)["choices"][0]["finish_reason"] == "stop"
         assert next_event(response) is None
     assert server.wait() == 0
     assert outcomes(server.log, "drained") == ["ok"]
@@ -89,11 +95,11 @@ def test_disconnect_and_model_failure_do_not_affect_later_streams(server: Server
     with open_stream(server, "stop", "failed") as response:
         os.write(gate, b"g")
         error_event = next_event(response)
-        assert "SystemExit" in error_event["error"]
+        assert "SystemExit" in error_event["error"]["message"]
         assert next_event(response) is None
     wait_until(lambda: outcomes(server.log, "failed") == ["model_failed"])
     with open_stream(server, "go on", "after") as response:
         os.write(gate, b"g")
-        assert next_event(response)["text_output"] == "two"
+        assert text_of(next_event(response)) == "two"
     assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
     assert server.stop() == 0

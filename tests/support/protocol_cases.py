@@ -113,9 +113,8 @@ def _read_openai_error(status: int, reply: Mapping[str, Any]) -> str:
 
 
 _TARGET, _VERSION = "/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"
-_VERBS = ("infer", "generate", "generate_stream")
 _SETTINGS = ("/v2/logging", "/v2/trace/setting", f"{_TARGET}/trace/setting")
-_OPENAI = ("chat/completions", "completions", "embeddings")
+_OPENAI = ("chat/completions", "embeddings")
 _MEMORY = ("/v2/systemsharedmemory", "/v2/cudasharedmemory")
 _REGION = tuple(f"{path}/region/{{region:str}}" for path in _MEMORY)
 _GRPS = "/grps/v1"
@@ -130,7 +129,7 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
     "kserve-v2": ProtocolCase(
         infer=_kserve_v2,
         tensors=_kserve_v2_tensors,
-        observed=("/v2/models/detector/infer", "/v2/models/detector/generate"),
+        observed=("/v2/models/detector/infer",),
         permissions={
             "GET /v2/health/live": "open",
             "GET /v2/health/ready": "open",
@@ -140,11 +139,14 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
             **{f"GET {path}": "infer" for path in (_TARGET, f"{_TARGET}/ready", _VERSION, f"{_VERSION}/ready")},
             **{f"GET {path}/stats": "read" for path in (_TARGET, _VERSION)},
             **{f"GET {path}/config": "infer" for path in (_TARGET, _VERSION)},
-            **{f"POST {path}/{verb}": "infer" for path in (_TARGET, _VERSION) for verb in _VERBS},
+            **{f"POST {path}/infer": "infer" for path in (_TARGET, _VERSION)},
             **{f"{method} {path}": "infer" for path in _SETTINGS for method in ("GET", "POST")},
-            **{f"GET {path}/status": "infer" for path in (*_MEMORY, *_REGION)},
-            **{f"POST {path}/unregister": "infer" for path in (*_MEMORY, *_REGION)},
-            **{f"POST {path}/register": "infer" for path in _REGION},
+            **{
+                f"{method} {path}/{call}": "infer"
+                for method in ("GET", "POST")
+                for path in (*_MEMORY, *_REGION)
+                for call in ("status", "unregister", *(("register",) if path in _REGION else ()))
+            },
             "POST /v2/repository/index": "read",
             "POST /v2/repository/models/{target:str}/load": "admin",
             "POST /v2/repository/models/{target:str}/unload": "admin",

@@ -1,4 +1,4 @@
-"""Triton's extensions of KServe V2: generate, repository, statistics and configuration."""
+"""Triton's extensions of KServe V2: repository, statistics and configuration."""
 
 from app.core.hooks import Plugin, Ref
 

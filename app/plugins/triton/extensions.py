@@ -13,7 +13,6 @@ from app.core.protocols.kserve_v2.rendering import declared_outputs
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH, find_registration
 from app.core.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
 from app.core.wire.json_body import read_json
-from app.plugins.triton.generate import generate_endpoints
 from app.plugins.triton.statistics import Duration, Statistics
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -23,34 +22,21 @@ _PLATFORMS = {"onnx": ("onnxruntime_onnx", "onnxruntime"), "transformers": ("", 
 """Triton's names for the platform and the backend; by default no platform, and our name as the backend."""
 
 _GET_AND_POST: tuple[Method, ...] = ("GET", "POST")
-_SHARED_MEMORY_PATHS: Mapping[str, Method] = {
-    "status": "GET",
-    "unregister": "POST",
-    "region/{region:str}/status": "GET",
-    "region/{region:str}/register": "POST",
-    "region/{region:str}/unregister": "POST",
-}
-_UNSUPPORTED_PATHS: Mapping[str, tuple[str, Sequence[Method]]] = {
-    "/v2/logging": ("log settings", _GET_AND_POST),
-    "/v2/trace/setting": ("trace settings", _GET_AND_POST),
-    f"{MODEL_PATH}/trace/setting": ("trace settings", _GET_AND_POST),
-    **{
-        f"/v2/{kind}sharedmemory/{path}": ("shared memory", (method,))
-        for kind in ("system", "cuda")
-        for path, method in _SHARED_MEMORY_PATHS.items()
-    },
-}
+_SHARED_MEMORY = (
+    "status",
+    "unregister",
+    *(f"region/{{region:str}}/{call}" for call in ("status", "register", "unregister")),
+)
 
-UNSUPPORTED_CALLS: Mapping[str, str] = {
-    "TraceSetting": "trace settings",
-    "LogSettings": "log settings",
-    **{
-        f"{kind}SharedMemory{call}": "shared memory"
-        for kind in ("System", "Cuda")
-        for call in ("Status", "Register", "Unregister")
-    },
+UNSUPPORTED: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "log settings": (("/v2/logging",), ("LogSettings",)),
+    "trace settings": (("/v2/trace/setting", f"{MODEL_PATH}/trace/setting"), ("TraceSetting",)),
+    "shared memory": (
+        [f"/v2/{kind}sharedmemory/{path}" for kind in ("system", "cuda") for path in _SHARED_MEMORY],
+        [f"{kind}SharedMemory{call}" for kind in ("System", "Cuda") for call in ("Status", "Register", "Unregister")],
+    ),
 }
-"""The gRPC methods of extensions that this server does not have, with what they need."""
+"""The paths and the gRPC methods of extensions that this server does not have, by what they need."""
 
 _REPOSITORY_MODEL = "/v2/repository/models/{target:str}"
 _DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
@@ -72,7 +58,7 @@ class _IndexEntry(msgspec.Struct, frozen=True):
 
 
 def endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """Return the endpoints to generate, to configure, list, load and unload models, for statistics, and of refusals."""
+    """Return the endpoints to configure, list, load and unload models, for statistics, and of refusals."""
 
     async def index(request: HttpRequest) -> object:
         body = await read_body(request, engine)
@@ -105,7 +91,6 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
     describe = partial(read_endpoint, failures=(404, 503))
     change = partial(Endpoint, method="POST", failures=(400, 404, 413, 503), permission="admin")
     return [
-        *generate_endpoints(engine),
         Endpoint(
             "/v2/repository/index",
             "Every version of every model",
@@ -138,8 +123,9 @@ def endpoints(engine: Engine) -> Sequence[Endpoint]:
                 failures=(400,),
                 permission="infer",
             )
-            for path, (feature, methods) in _UNSUPPORTED_PATHS.items()
-            for method in methods
+            for feature, (paths, _) in UNSUPPORTED.items()
+            for path in paths
+            for method in _GET_AND_POST
         ),
     ]
 

@@ -8,7 +8,7 @@ from app.core.protocols.grpc_protocol import GrpcMethods
 from app.core.protocols.kserve_v2.protobuf import read_message
 from app.core.protocols.kserve_v2.servicer import PlainCalls, plain_handlers
 from app.plugins.triton.extensions import (
-    UNSUPPORTED_CALLS,
+    UNSUPPORTED,
     index_entries,
     model_config,
     reject_load_parameters,
@@ -55,7 +55,7 @@ _CALLS: PlainCalls = {
     "RepositoryIndex": ("read", _index),
     "RepositoryModelLoad": ("admin", _load),
     "RepositoryModelUnload": ("admin", _unload),
-    **{name: ("infer", partial(_reject, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
+    **{name: ("infer", partial(_reject, feature)) for feature, (_, names) in UNSUPPORTED.items() for name in names},
 }
 
 METHODS = GrpcMethods(

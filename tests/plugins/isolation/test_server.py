@@ -75,7 +75,7 @@ def infer(server: ServerProcess, model: str, value: int) -> httpx.Response:
 
 def test_isolated_answers_equal_plain_answers_byte_for_byte(tmp_path: Path) -> None:
     instances = {"instances": [{"image": {"b64": encode_base64(SCENE)}}]}
-    generation = {"text_input": "What is this?", "image": encode_base64(SCENE), "parameters": {"max_new_tokens": 6}}
+    question = {"gmap": {"s_b": {"a": encode_base64(SCENE)}, "s_i32": {"max_new_tokens": 6}}}
     numbers = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}]}
     images = {"inputs": [{**IMAGE_TENSOR, "parameters": {"score_threshold": 0.1}}, {**IMAGE_TENSOR, "name": "second"}]}
     explanation = {**instances, "parameters": {"samples": 20, "grid": 4, "seed": 1}}
@@ -85,15 +85,16 @@ def test_isolated_answers_equal_plain_answers_byte_for_byte(tmp_path: Path) -> N
         ("detector", "/v1/models/{}:predict", instances),
         ("detector", "/v1/models/{}:explain", explanation),
         ("segmenter", "/v2/models/{}/infer", images),
-        ("vlm", "/v2/models/{}/generate", generation),
-        ("vlm", "/v2/models/{}/generate_stream", generation),
+        ("vlm", "/grps/v1/infer/predict?model={}", question),
+        ("vlm", "/grps/v1/infer/predict?model={}&streaming=true", question),
         ("half_plus_two", "/v2/models/{}/infer", numbers),
     ]
     with repository(tmp_path, "detector", "segmenter", "vlm", "half_plus_two") as server:
         assert len(model_processes(server)) == 4
         for name, path, body in requests:
             plain, isolated = (
-                response_body(server, f"{prefix}{name}", path, {**body, "id": "1"}) for prefix in (PLAIN, ISOLATED)
+                response_body(server, f"{prefix}{name}", path, body if "gmap" in body else {**body, "id": "1"})
+                for prefix in (PLAIN, ISOLATED)
             )
             assert isolated == plain, path
         with grpc.insecure_channel(server.grpc_address) as channel:

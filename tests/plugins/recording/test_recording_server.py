@@ -82,8 +82,10 @@ def send_requests(client: Client) -> None:
     assert client.post("tfs", "/v1/models/half_plus_two:predict", halves, base=port) == 200
     grps = {"content-type": "application/octet-stream"}
     assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
-    question = {"text_input": "What is this?", "image": encode_base64(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
-    assert client.post("streamed", "/v2/models/vlm/generate_stream", question) == 200
+    image = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{encode_base64(PHOTOGRAPH)}"}}
+    messages = [{"role": "user", "content": [image, {"type": "text", "text": "What is this?"}]}]
+    chat = {"model": "vlm", "messages": messages, "max_completion_tokens": 4, "stream": True}
+    assert client.post("streamed", "/openai/v1/chat/completions", chat) == 200
     assert client.post("missing", "/v2/models/missing/infer", {"inputs": [TENSOR]}) == 404
     assert client.post("broken", detector, b"{") == 400
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PHOTOGRAPH]}}
@@ -101,7 +103,7 @@ EXPECTED = {
     "explained": ("kserve-v1", "detector", "OBJECT_DETECTION", None),
     "tfs": ("tensorflow-serving", "half_plus_two", "TENSOR", None),
     "grps": ("grps", "detector", "OBJECT_DETECTION", None),
-    "streamed": ("kserve-v2", "vlm", "IMAGE_TEXT_TO_TEXT", None),
+    "streamed": ("openai", "vlm", "IMAGE_TEXT_TO_TEXT", None),
     "missing": ("kserve-v2", "missing", "", "model_not_found"),
     "broken": ("kserve-v2", "detector", "", "invalid_request"),
     "grpc": ("kserve-v2", "detector", "OBJECT_DETECTION", None),

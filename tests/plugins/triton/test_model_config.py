@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.runtimes.runtime import ONNXRUNTIME
 from app.core.settings.model import BatchingSettings, ModelSettings, ModelSource
-from app.plugins.triton.extensions import UNSUPPORTED_CALLS, model_config
+from app.plugins.triton.extensions import UNSUPPORTED, model_config
 from tasks.task import TaskType
 from tests.support.servers.apps import app_with_models, load_test_model, model_source
 from tests.support.servers.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
@@ -112,7 +112,7 @@ def test_other_extensions_are_rejected_with_a_reason(
     assert response.json() == {"error": f"This server does not support Triton's {sentence}"}
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED_CALLS)
+@pytest.mark.parametrize("name", [name for _, names in UNSUPPORTED.values() for name in names])
 def test_other_calls_are_rejected_with_a_reason(peer: GrpcTestClient, name: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         peer.call_bytes(f"/inference.GRPCInferenceService/{name}", b"\x0a\x01a")

@@ -1,7 +1,6 @@
 """Send one HTTP request to an application over raw ASGI."""
 
 import asyncio
-import json
 from typing import Any
 
 from litestar.types import Message
@@ -69,12 +68,3 @@ class Connection:
     @property
     def body(self) -> bytes:
         return b"".join(message["body"] for message in self.messages[1:])
-
-    async def event(self) -> dict[str, Any]:
-        """Return the next event."""
-        message = await self.sent.get()
-        assert message["type"] == "http.response.body"
-        assert message["more_body"]
-        head, rest = message["body"].split(b"\n\n")
-        assert rest == b""
-        return json.loads(head.removeprefix(b"data: "))

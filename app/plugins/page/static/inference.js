@@ -16,7 +16,9 @@ const PLACE = /^inputs\[0\](\.data\[0\])?: /;
 
 // An error response of the server; `details` is what it answered.
 class InferenceFailure extends Error {
-  constructor({ status, text: body }, message = parseJson(body)?.error ?? refusal(status)) {
+  constructor({ status, text: body }, sentence = parseJson(body)?.error ?? refusal(status)) {
+    // OpenAI's errors are objects.
+    const message = sentence.message ?? sentence;
     super(message.replace(PLACE, ""));
     this.status = status;
     this.details = message.search(PLACE) < 0 ? "" : message;
@@ -112,13 +114,14 @@ export async function requestImage({ root, catalogue, model, image, parameters, 
   }
 }
 
-// The chunks of a generated text as they arrive (Triton's generate_stream).
+// The chunks of a generated text as they arrive, by OpenAI's chat completions.
 export async function* streamAnswer({ root, model, image = null, text: prompt, parameters = {}, signal }) {
-  const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
-  const body = { text_input: prompt, parameters };
-  if (image !== null) body.image = await base64Of(image.blob);
-  const headers = { "Content-Type": "application/json" };
-  const response = await request(url, { method: "POST", headers, body: JSON.stringify(body), signal });
+  const data = image === null ? [prompt] : [image];
+  const limit = { max_new_tokens: model.parameters.max_new_tokens?.default };
+  const written = PROTOCOLS.openai.write({ model, data, parameters: { ...limit, ...parameters, prompts: [prompt] } });
+  written.body.stream = true;
+  const options = { method: "POST", headers: written.headers, body: await bodyOf(written, data), signal };
+  const response = await request(new URL(written.path, root), options);
   if (!response.ok) throw new InferenceFailure({ status: response.status, text: await response.text() });
   let buffer = "";
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -129,7 +132,8 @@ export async function* streamAnswer({ root, model, image = null, text: prompt, p
     for (const event of events) {
       const message = parseJson(event.replace(/^data: ?/, ""));
       if (message?.error) throw new InferenceFailure({ status: response.status, text: JSON.stringify(message) });
-      if (message?.text_output) yield message.text_output;
+      const delta = message?.choices?.[0]?.delta.content;
+      if (delta) yield delta;
     }
   }
 }

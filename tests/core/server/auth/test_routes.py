@@ -19,7 +19,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app
 from app.plugins.grps.servicer import GrpsGrpc
 from app.plugins.page.admin_api import PAGE_HEADER
-from app.plugins.triton.extensions import UNSUPPORTED_CALLS
+from app.plugins.triton.extensions import UNSUPPORTED
 from tasks.inference.error import InferenceError
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import GRPC_PROTOCOLS
@@ -72,7 +72,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 CALLS = {
     REFLECTION: "read",
     REFLECTION.replace("v1alpha", "v1"): "read",
-    **{f"/{KSERVE}/{name}": "infer" for name in UNSUPPORTED_CALLS},
+    **{f"/{KSERVE}/{name}": "infer" for _, names in UNSUPPORTED.values() for name in names},
     **{
         f"/{service}/{name}": permission
         for service, permission, names in (

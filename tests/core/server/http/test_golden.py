@@ -70,7 +70,7 @@ def rows(path: str) -> Case:
 
 CHARIOT, V2, V1, GRPS = "/v2/models/m-detector/infer", "/v2/models/detector/infer", "/v1/models/", "/grps/v1/"
 BODY = v2(V2)[2]
-INSTANCE, GENERATE = {"image": {"b64": TEXT}}, json_body(text_input=QUESTION, image=TEXT)
+INSTANCE = {"image": {"b64": TEXT}}
 TOO_LARGE = b" " * 3_000_001
 MAIN: Mapping[str, Case] = {
     "chariot": v2(CHARIOT, action="detect", metadata='{"a": 1}'),
@@ -85,8 +85,6 @@ MAIN: Mapping[str, Case] = {
     "grps": post(f"{GRPS}infer/predict?model=detector", IMAGE, STREAM),
     "grps stream": post(f"{GRPS}infer/predict?model=detector&streaming=true", IMAGE, STREAM),
     "invalid JSON": post(CHARIOT, b"{"),
-    "generate stream": post("/v2/models/vlm/generate_stream", GENERATE),
-    "generate stream of a detector": post("/v2/models/detector/generate_stream", GENERATE),
     "chat": chat(),
     "chat stream": chat(stream=True),
     "long chat stream": chat(stream=True, padding="x" * 300_000),

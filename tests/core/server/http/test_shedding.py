@@ -55,7 +55,7 @@ def post(connection: HTTPConnection, path: str, body: bytes = b"", **headers: st
 TARGETS = {
     "chariot-v2-kserve": ["/infer", "/v2/models/m-detector/infer/", "/v2/models/m-x/versions/1/infer"],
     "chariot-v2": ["/infer", "/v2/models/m-detector/infer"],
-    "kserve-v2": [INFER, "/v2/models/detector/versions/1/infer", "/v2/models/detector/generate_stream"],
+    "kserve-v2": [INFER, "/v2/models/detector/versions/1/infer"],
     "kserve-v1": ["/v1/models/detector:predict"],
     "grps": ["/grps/v1/infer/predict"],
     "openai": ["/openai/v1/chat/completions", "/v1/embeddings"],
