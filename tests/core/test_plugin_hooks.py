@@ -125,7 +125,7 @@ def test_extensions_are_listed_by_their_point() -> None:
     point = {"evaluation.reports": ref("ITEMS")}
     plugins = Registry([plugin("a", extends=point), plugin("b", protocols=ref("main_port"))])
     assert plugins.extensions("evaluation.reports") == ["ring", "orbit"]
-    assert plugins.extensions("shadow.watchers") == []
+    assert plugins.extensions("evaluation.clients") == []
 
 
 def test_public_name_is_imported_from_its_module_unless_the_plugin_is_skipped() -> None:

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
+from prometheus_client import CollectorRegistry, Counter
 
+from app.core.engine.scheduling.background import Background
 from app.core.protocols.protocol import Endpoint, HttpRequest, QueryParameter, read_operation
 from app.core.protocols.request_info import RETRY_AFTER
 from app.core.protocols.status import http_status
 from app.core.server.auth.http_access import requires
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import InferenceQuery
-from app.plugins.recording.query_limiter import QueryLimiter
-from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
 if TYPE_CHECKING:
     from app.plugins.recording.query.reader import RecordingReader
 
 _PATH = "/inferences"
+_THREADS = 2
+_MAX_WAITING = 14
+"""Queries that wait: a browser requests six images at once, and there can be several users."""
 _TOO_MANY_REQUESTS = 429
 _MAX_LIMIT = 500
 _DEFAULT_LIMIT = 50
@@ -69,11 +73,16 @@ class Inferences:
         self,
         open_reader: "Callable[[], RecordingReader] | None",
         unavailable_reason: str = "",
-        limiter: QueryLimiter | None = None,
+        metrics: CollectorRegistry | None = None,
     ) -> None:
         self._open_reader = open_reader
         self._unavailable_reason = unavailable_reason
-        self._limiter = limiter or QueryLimiter()
+        self._lane = Background("queries of recordings", _MAX_WAITING, threads=_THREADS)
+        self._refused = Counter(
+            "charioteer_queries_refused",
+            "Queries of recordings that were refused because too many were in flight.",
+            registry=metrics or CollectorRegistry(),
+        )
         self._reader: RecordingReader | None = None
 
     @property
@@ -116,7 +125,7 @@ class Inferences:
 
     def close(self) -> None:
         """Reject further queries."""
-        self._limiter.close()
+        self._lane.close(0)
 
     async def _answer(self, respond: "Callable[[RecordingReader], Response[bytes]]") -> Response[bytes]:
         open_reader = self._open_reader
@@ -129,8 +138,10 @@ class Inferences:
             return respond(self._reader)
 
         try:
-            return await self._limiter.run(query)
+            return await self._lane.run(query)
         except InferenceError as error:
+            if error.kind is ErrorKind.OVERLOADED:
+                self._refused.inc()
             return _error(http_status(error.kind), str(error))
 
 

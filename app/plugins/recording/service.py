@@ -14,7 +14,6 @@ from app.core.hooks import Host, Parts
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
 from app.plugins.recording.inferences import Inferences
-from app.plugins.recording.query_limiter import QueryLimiter
 from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def start(host: Host) -> Parts:
     recorder = open_recorder(settings, host.metrics, selector)
     if recorder is not None and selector is not None:
         _selectors[host.engine] = selector, recorder
-    inferences = recording_routes(host.settings, QueryLimiter(host.metrics))
+    inferences = recording_routes(host.settings, host.metrics)
     truths = _open_truths(settings)
     if truths is not None:
         _truths[host.engine] = truths
@@ -180,7 +179,7 @@ def redacted_keys(settings: RecordingSettings) -> Sequence[str]:
     return [key for part in settings.record_redact.split(",") if (key := part.strip())]
 
 
-def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | None = None) -> Inferences:
+def recording_routes(server_settings: ServerSettings, metrics: CollectorRegistry | None = None) -> Inferences:
     """Return the routes for recordings. If they are disabled, they answer with the reason.
 
     Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
@@ -199,4 +198,4 @@ def recording_routes(server_settings: ServerSettings, limiter: QueryLimiter | No
 
         return RecordingReader(parse_dsn(store), images, MAX_QUERY_SECONDS)
 
-    return Inferences(open_reader, limiter=limiter)
+    return Inferences(open_reader, metrics=metrics)

@@ -1,22 +1,19 @@
 """Serve the truths of recorded inferences over HTTP."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
 from litestar import Response, delete, get, put
 from litestar.handlers import HTTPRouteHandler
 
-from app.core.engine.scheduling.thread_pool import lower_priority
+from app.core.engine.scheduling.background import Background
 from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.core.server.auth.http_access import requires
 from app.core.wire.json_body import read_json
 from app.plugins.recording.inference import Truth
 from app.plugins.recording.truth_store import RightAnswer, TruthStore
-from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import too_large
 
 T = TypeVar("T")
@@ -33,8 +30,7 @@ class Truths:
 
     def __init__(self, store: TruthStore) -> None:
         self._store = store
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truths", initializer=lower_priority)
-        self._waiting = 0
+        self._lane = Background("requests for truths", _MAX_WAITING)
 
     @property
     def handlers(self) -> list[HTTPRouteHandler]:
@@ -82,18 +78,11 @@ class Truths:
 
     async def run(self, work: Callable[[TruthStore], T]) -> T:
         """Return the result of `work` with the store. Raise OVERLOADED if too much work waits; also as `work`."""
-        if self._waiting >= _MAX_WAITING:
-            raise InferenceError(ErrorKind.OVERLOADED, f"{self._waiting} requests for truths wait; try again later")
-        self._waiting += 1
-        try:
-            return await asyncio.wrap_future(self._thread.submit(work, self._store))
-        finally:
-            self._waiting -= 1
+        return await self._lane.run(lambda: work(self._store))
 
     def close(self, seconds: float) -> None:
         """Finish the current work, for at most some seconds, and close the store."""
-        self._thread.submit(self._store.close)
-        self._thread.shutdown(wait=seconds > 0)
+        self._lane.close(seconds, self._store.close)
 
 
 def _answer(content: object) -> Response[bytes]:

@@ -1,10 +1,8 @@
-"""Recorded inferences over HTTP, and the limiter of their queries."""
+"""Recorded inferences over HTTP."""
 
-import asyncio
-import os
-import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from app.core.server.http.errors import create_error_handlers
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query.reader import RecordingReader
-from app.plugins.recording.query_limiter import QueryLimiter
 from app.plugins.recording.service import recording_routes
 from app.plugins.recording.stores.store import parse_dsn
 from tasks.inference.error import ErrorKind, InferenceError
@@ -135,43 +132,17 @@ def test_recordings_are_404_unless_recorded_and_on_loopback_or_enabled(
 def test_queries_beyond_the_limit_are_rejected_and_counted() -> None:
     metrics, gate = CollectorRegistry(), threading.Event()
 
-    async def run() -> None:
-        limiter = QueryLimiter(metrics=metrics, max_queries=3)
-        waiting = [asyncio.ensure_future(limiter.run(lambda: gate.wait(60))) for _ in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(InferenceError, match="3 queries of recordings are in flight") as caught:
-            await limiter.run(lambda: None)
-        assert (caught.value.kind, caught.value.retry_after) == (ErrorKind.OVERLOADED, 1)
-        gate.set()
-        assert await asyncio.gather(*waiting) == [True] * 3
-        limiter.close()
+    def open_reader() -> RecordingReader:
+        assert gate.wait(60)
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, "The store does not answer")
 
-    asyncio.run(run())
+    inferences = Inferences(open_reader, metrics=metrics)
+    with client_of(inferences) as client, ThreadPoolExecutor(17) as threads:
+        requests = [threads.submit(client.get, "/inferences") for _ in range(17)]
+        rejected = next(as_completed(requests)).result()
+        gate.set()
+        assert sorted(request.result().status_code for request in requests) == [429, *[503] * 16]
+    inferences.close()
+    assert "queries of recordings wait, which is the maximum" in rejected.json()["error"]
+    assert rejected.headers["retry-after"] == "1"
     assert metrics.get_sample_value("charioteer_queries_refused_total") == 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities elsewhere")
-def test_query_threads_have_a_lower_priority() -> None:
-    limiter = QueryLimiter()
-    priority = asyncio.run(limiter.run(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
-    limiter.close()
-    assert priority > os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def test_waiting_query_of_a_disconnected_client_does_not_run() -> None:
-    gate, ran = threading.Event(), threading.Event()
-
-    async def run() -> None:
-        limiter = QueryLimiter()
-        running = [asyncio.ensure_future(limiter.run(lambda: gate.wait(60))) for _ in range(2)]
-        waiting = asyncio.ensure_future(limiter.run(ran.set))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        gate.set()
-        await asyncio.gather(*running)
-        assert await limiter.run(lambda: "next") == "next"
-        limiter.close()
-
-    asyncio.run(run())
-    assert not ran.is_set()
