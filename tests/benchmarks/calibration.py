@@ -48,8 +48,7 @@ def _split(name: str, task: TaskType, scenes: Iterable[Scene]) -> Sequence[Seque
             halves[not in_first_half(result.item.id.encode(), bytes([split]))].append(result)
         calibration = fit(halves[0], names, task)
         for scores, used in (("before", None), ("after", calibration)):
-            measured = measure(events_of(halves[1], names, task, used))
-            figures[scores].append((measured.ece.value, measured.brier.value))
+            figures[scores].append(measure(events_of(halves[1], names, task, used)))
     before, after = np.array(figures["before"]), np.array(figures["after"])
     better = [f"{int(column.sum())} of {_SPLITS}" for column in (after < before).T]
     return [

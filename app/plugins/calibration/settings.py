@@ -23,4 +23,4 @@ class CalibrationOptions:
     """Calibration of scores."""
 
     calibrate: Annotated[bool, Parameter(negative="")] = False
-    """Fit calibration.json of a local model on half of the images, and report it on the others."""
+    """Fit calibration.json of a local model on half of the images, and measure it on the others."""

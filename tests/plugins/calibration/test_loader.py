@@ -1,6 +1,7 @@
 """Models that answer calibrated scores, and ``charioteer evaluate --calibrate``, run as a user runs it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -146,13 +147,11 @@ def test_calibration_is_fitted_reported_and_served(tmp_path: Path) -> None:
     completed = charioteer(*arguments)
     assert completed.returncode == 0, completed.stderr
     report: Any = json.loads((out / "report.json").read_text())
-    before, after = report["tables"][-1]["rows"]
-    assert (before["scores"], after["scores"]) == ("before", "after")
-    assert before["ECE"] > 0.15 > 0.1 > after["ECE"]
-    assert after["Brier"] < before["Brier"]
-    assert report["charts"][-1]["title"] == "Reliability"
-    assert "An event is the best class of an image" in " ".join(report["notes"])
-    assert b"Reliability" in (out / "report.html").read_bytes()
+    notes = " ".join(report["notes"])
+    assert "An event is the best class of an image" in notes
+    after, before, brier, brier_before = map(float, re.findall(r"0\.\d{4}", notes)[-4:])
+    assert before > 0.15 > 0.1 > after
+    assert brier < brier_before
     assert json.loads((model / "calibration.json").read_text())["method"] == "temperature"
     answered = (out / "predictions.jsonl").read_bytes()
     assert charioteer(*arguments).returncode == 0
@@ -184,8 +183,8 @@ def test_lines_make_detections_frequencies_and_keep_rare_classes_together() -> N
     calibration = fit(results[:300], labels, task)
     assert (calibration.method, [*calibration.classes]) == ("platt", ["cat", "dog"])
     before, after = (measure(events_of(results[300:], labels, task, used)) for used in (None, calibration))
-    assert before.ece.value > 2 * after.ece.value
-    assert after.brier.value < before.brier.value
+    assert before[0] > 2 * after[0]
+    assert after[1] < before[1]
 
 
 def test_classes_that_do_not_add_up_to_one_get_lines() -> None:

@@ -31,17 +31,14 @@ _MIN_IOU = 0.5
 class Events(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """N events."""
 
-    images: NDArray[np.intp]  # (N,) index of the image
     confidence: Floats  # (N,) probability that the answer states
     correct: NDArray[np.bool_]  # (N,) whether the answer is right
     brier: Floats  # (N,) squared error; of a class, the sum over all classes
-    loss: Floats  # (N,) negative logarithm of the probability of the truth
 
 
 class ScoredOutcomes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Scores that stand alone: the label and score of each, and whether its object or class is there."""
 
-    images: NDArray[np.intp]
     labels: Sequence[str]
     scores: Floats
     correct: NDArray[np.bool_]
@@ -130,8 +127,8 @@ def in_first_half(image: bytes, salt: bytes = b"") -> bool:
 
 def class_events(results: Sequence[EvaluatedItem], calibration: Calibration | None) -> Events:
     """Return an event for each image: its best class. Images without an answer are left out."""
-    rows: list[tuple[int, float, bool, float, float]] = []
-    for index, result in enumerate(results):
+    rows: list[tuple[float, bool, float]] = []
+    for result in results:
         if not result.predictions:
             continue
         labels, scores = class_scores(result)
@@ -142,12 +139,9 @@ def class_events(results: Sequence[EvaluatedItem], calibration: Calibration | No
         # A class that the model lacks has the probability 0.
         missed = 0.0 if is_true.any() else 1.0
         brier = float(((scores - is_true) ** 2).sum()) + missed
-        likelihood = max(float(scores[is_true].max(initial=0.0)), MIN_PROBABILITY)
-        rows.append((index, float(scores[best]), bool(is_true[best]), brier, -float(np.log(likelihood))))
-    images, confidence, correct, brier, loss = np.array(rows, np.float64).reshape(-1, 5).T
-    return Events(
-        images=images.astype(np.intp), confidence=confidence, correct=correct.astype(np.bool_), brier=brier, loss=loss
-    )
+        rows.append((float(scores[best]), bool(is_true[best]), brier))
+    confidence, correct, brier = np.array(rows, np.float64).reshape(-1, 3).T
+    return Events(confidence=confidence, correct=correct.astype(np.bool_), brier=brier)
 
 
 def outcome_events(outcomes: ScoredOutcomes, calibration: Calibration | None) -> Events:
@@ -155,14 +149,7 @@ def outcome_events(outcomes: ScoredOutcomes, calibration: Calibration | None) ->
     confidence = outcomes.scores
     if calibration is not None:
         confidence = calibration.probabilities(outcomes.labels, confidence)
-    limited = np.clip(confidence, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    return Events(
-        images=outcomes.images,
-        confidence=confidence,
-        correct=outcomes.correct,
-        brier=(confidence - outcomes.correct) ** 2,
-        loss=-np.log(np.where(outcomes.correct, limited, 1 - limited)),
-    )
+    return Events(confidence=confidence, correct=outcomes.correct, brier=(confidence - outcomes.correct) ** 2)
 
 
 def class_scores(result: EvaluatedItem) -> tuple[Sequence[str], Floats]:
@@ -173,11 +160,7 @@ def class_scores(result: EvaluatedItem) -> tuple[Sequence[str], Floats]:
 
 def class_outcomes(results: Sequence[EvaluatedItem]) -> ScoredOutcomes:
     """Return each class of each image as an outcome of its own, for scores that do not add up to 1."""
-    rows = [
-        (index, one.label, one.score, one.label == result.item.label)
-        for index, result in enumerate(results)
-        for one in result.predictions
-    ]
+    rows = [(one.label, one.score, one.label == result.item.label) for result in results for one in result.predictions]
     return _outcomes(rows)
 
 
@@ -188,8 +171,8 @@ def object_outcomes(results: Sequence[EvaluatedItem], labels: Sequence[str], tas
     matches an ignored object only is left out.
     """
     known = frozenset(labels)
-    rows: list[tuple[int, str, float, bool]] = []
-    for index, result in enumerate(results):
+    rows: list[tuple[str, float, bool]] = []
+    for result in results:
         overlaps, objects = compare(result, task).overlaps, result.item.objects
         free = {number for number, truth in enumerate(objects) if not truth.ignored}
         order = sorted(range(len(result.predictions)), key=lambda number: -result.predictions[number].score)
@@ -206,15 +189,14 @@ def object_outcomes(results: Sequence[EvaluatedItem], labels: Sequence[str], tas
             if match is None and any(objects[truth].ignored for truth in fitting):
                 continue
             free.discard(-1 if match is None else match)
-            rows.append((index, found.label, found.score, match is not None))
+            rows.append((found.label, found.score, match is not None))
     return _outcomes(rows)
 
 
-def _outcomes(rows: Sequence[tuple[int, str, float, bool]]) -> ScoredOutcomes:
-    columns: Any = zip(*rows, strict=True) if rows else ((),) * 4
-    images, labels, scores, correct = columns
+def _outcomes(rows: Sequence[tuple[str, float, bool]]) -> ScoredOutcomes:
+    columns: Any = zip(*rows, strict=True) if rows else ((),) * 3
+    labels, scores, correct = columns
     return ScoredOutcomes(
-        images=np.array(images, np.intp),
         labels=labels,
         scores=np.array(scores, np.float64),
         correct=np.array(correct, np.bool_),

@@ -1,6 +1,5 @@
-"""Fit a calibration on half of a dataset, and report it on the other half."""
+"""Fit a calibration on half of a dataset, and measure it on the other half."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -14,54 +13,23 @@ from app.plugins.calibration.evaluation.fit import MIN_SCORE, Events, check_coun
 from app.plugins.calibration.settings import CalibrationOptions, CalibrationSettings
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError, fingerprint
-from app.plugins.evaluation.metrics.bootstrap import DRAWS, draw_sums, estimate
-from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.evaluation.report import EvaluationReport, EvaluationRun
-from app.report import Chart, Line, Table
 from tasks.task import TaskType
 
 BINS = 15
 _WAY_ON = '"scores": "calibrated" in model-settings.json serves it.'
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The calibration of some events."""
-
-    events: int
-    ece: Estimate  # expected calibration error over `BINS` bins of equal width
-    brier: Estimate  # mean squared error
-    loss: float  # mean negative log-likelihood
-    confidence: tuple[float, ...]  # mean confidence of each bin that has events
-    frequency: tuple[float, ...]  # share of correct events in each of these bins
-
-
-def measure(events: Events) -> Measured:
-    """Measure at least one event. The intervals draw images, not events."""
+def measure(events: Events) -> tuple[float, float]:
+    """Return the expected calibration error over `BINS` bins of equal width, and the Brier score, of some events."""
     # Bins are (low, high], and the first one includes 0.
     bins = np.maximum(np.searchsorted(np.linspace(0, 1, BINS + 1), events.confidence) - 1, 0)
-    numbers, images = np.unique(events.images, return_inverse=True)
-    # By image: how far confidence exceeds correctness in each bin, the squared error, and the number of events.
-    sums = np.zeros((len(numbers), BINS + 2))
-    np.add.at(sums, (images, bins), events.confidence - events.correct)
-    sums[:, BINS], sums[:, BINS + 1] = np.bincount(images, events.brier), np.bincount(images)
-    drawn, total = draw_sums(sums), sums.sum(axis=0)
-    eces, briers = np.abs(drawn[:, :BINS]).sum(axis=1) / drawn[:, -1], drawn[:, BINS] / drawn[:, -1]
-    counts, confidence, correct = (
-        np.bincount(bins, column, BINS) for column in (None, events.confidence, events.correct)
-    )
-    used = counts > 0
-    return Measured(
-        events=len(bins),
-        ece=estimate(float(np.abs(total[:BINS]).sum() / len(bins)), eces),
-        brier=estimate(float(events.brier.mean()), briers),
-        loss=float(events.loss.mean()),
-        confidence=tuple((confidence[used] / counts[used]).tolist()),
-        frequency=tuple((correct[used] / counts[used]).tolist()),
-    )
+    excess = np.bincount(bins, events.confidence - events.correct)
+    return float(np.abs(excess).sum() / len(bins)), float(events.brier.mean())
 
 
 class CalibrationPart:
-    """The part of a report that ``--calibrate`` adds."""
+    """The notes that ``--calibrate`` adds to a report."""
 
     file_name = FILE_NAME
 
@@ -80,7 +48,7 @@ class CalibrationPart:
         return wanted
 
     def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
-        """Fit on half of the images, write calibration.json, and return the report with the figures of the other half.
+        """Fit on half of the images, write calibration.json, and return the report with notes about the other half.
 
         Raise EvaluationError as `fit`, for answers without scores, and for mapped labels. Raise ModelError when the
         files of the model cannot be hashed. Raise OSError when the file cannot be written.
@@ -100,46 +68,34 @@ class CalibrationPart:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         fitted_on = FittedOn(dataset=fingerprint(dataset), images=len(halves[0]), time=time)
         path = write_calibration(source, msgspec.structs.replace(calibration, fitted_on=fitted_on))
-        measured = {"before": measure(before), "after": measure(after)}
-        notes = [_description(calibration, task, len(halves[0]), len(halves[1])), f"{path} was written; {_WAY_ON}"]
+        notes = [
+            _description(calibration, task, len(halves[0])),
+            _figures(before, after, len(halves[1])),
+            f"{path} was written; {_WAY_ON}",
+        ]
         if ((source.root or source.folder) / MANIFEST_FILE).is_file():
             notes.append(
                 f"{MANIFEST_FILE} does not list {path.name} yet: run `charioteer manifest` on the folder again."
             )
-        measures = msgspec.structs.replace(
-            report.measures,
-            tables=(*report.measures.tables, _table(measured)),
-            charts=(*report.measures.charts, _chart(measured)),
-        )
-        return msgspec.structs.replace(report, measures=measures, notes=[*report.notes, *notes])
+        return msgspec.structs.replace(report, notes=[*report.notes, *notes])
 
 
 PARTS = (CalibrationPart(),)
 
 
-def _description(calibration: Calibration, task: TaskType, fitted: int, held_out: int) -> str:
+def _description(calibration: Calibration, task: TaskType, fitted: int) -> str:
     if calibration.method == "temperature":
         how = f"temperature {calibration.temperature:.3g}"
     else:
         own = f"{len(calibration.classes)} classes with lines of their own" if calibration.classes else "one line"
         how = f"Platt's method on log odds, {own}"
     event = "the best class of an image" if task.returns == "classes" else f"an object with a score of {MIN_SCORE}"
+    return f"Calibration: {how}, fitted on {fitted} images. An event is {event}."
+
+
+def _figures(before: Events, after: Events, images: int) -> str:
+    (error, brier), (new_error, new_brier) = measure(before), measure(after)
     return (
-        f"Calibration: {how}, fitted on {fitted} images, measured on {held_out} others. An event is {event}. "
-        f"ECE has {BINS} bins of equal width; intervals are 95 % of {DRAWS} bootstrap draws of images."
+        f"On {len(after.confidence)} events of {images} other images, the calibration error is {new_error:.4f} "
+        f"({error:.4f} before), and the Brier score {new_brier:.4f} ({brier:.4f} before)."
     )
-
-
-def _table(measured: Mapping[str, Measured]) -> Table:
-    columns = ("scores", "events", "ECE", "ECE from", "ECE to", "Brier", "Brier from", "Brier to", "log loss")
-    rows = tuple(
-        (name, one.events, *msgspec.structs.astuple(one.ece), *msgspec.structs.astuple(one.brier), one.loss)
-        for name, one in measured.items()
-    )
-    return Table(title="Calibration on held-out images", columns=columns, rows=rows)
-
-
-def _chart(measured: Mapping[str, Measured]) -> Chart:
-    lines = (Line(name=name, xs=one.confidence, ys=one.frequency) for name, one in measured.items())
-    ideal = Line(name="ideal", xs=(0.0, 1.0), ys=(0.0, 1.0))
-    return Chart(title="Reliability", x="stated probability", y="share that is right", lines=(*lines, ideal))
