@@ -78,7 +78,7 @@ def test_intervals_pass_and_are_forgotten(client: TestClient[Litestar], clock: C
     monitor.observe(EVENT)
     clock.now += 90
     rates = dict(series(client, "*qps")["data"])
-    # One request in the first of two minutes, of which 90 seconds have passed.
+    # One request in the first minute; 90 seconds have passed.
     assert (rates[29], rates[53], rates[112], rates[113]) == (0.01, 0.01, 0.02, 0)
     assert not any(rates[second] for second in range(114, 174))
     monitor.observe(EVENT)
