@@ -232,24 +232,14 @@ class Engine(Readiness):
         return lane
 
     def background(
-        self,
-        name: str,
-        max_waiting: int,
-        max_bytes: float = math.inf,
-        *,
-        threads: int = 1,
-        when_idle: bool = False,
-        tick: Callable[[], object] | None = None,
-        tick_seconds: float = 1.0,
+        self, name: str, max_waiting: int, max_bytes: float = math.inf, *, when_idle: bool = False, **options: Any
     ) -> Background:
-        """Return a lane for work beside requests, as `Background`; `when_idle` starts jobs only beside an idle worker.
+        """Return a lane for work beside requests, as `Background`, which the caller closes.
 
-        The caller closes it.
+        With `when_idle`, its jobs start only while a worker of inferences is idle.
         """
         may_run = self.has_idle_worker if when_idle else None
-        return Background(
-            name, max_waiting, max_bytes, threads=threads, may_run=may_run, tick=tick, tick_seconds=tick_seconds
-        )
+        return Background(name, max_waiting, max_bytes, may_run=may_run, **options)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.

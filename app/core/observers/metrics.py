@@ -1,4 +1,4 @@
-"""Prometheus metrics of inferences, of the current state of the server, and of restarted models."""
+"""Prometheus metrics of inferences, and of the current state of the server."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.core.wire.lone_surrogates import SURROGATE, LeftoverError, hide_surrogates
+from app.core.wire.lone_surrogates import SURROGATE, HiddenTexts, LeftoverError
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -82,7 +82,7 @@ def read_json(
     except msgspec.ValidationError as error:
         raise validation_error(error, path, expected_type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if (hidden := hide_surrogates(bytes(body))) is not None:
+        if (hidden := HiddenTexts(bytes(body))).texts:
             with suppress(LeftoverError):
                 return cast("T", hidden.restore(read_json(hidden.body, expected_type, path, subject=subject)))
         raise _image_error(body, path) or _diagnose(memoryview(body), error, path, subject) from None

@@ -20,44 +20,30 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _scanner = json.JSONDecoder()
 
 
-def hide_surrogates(body: bytes) -> "HiddenTexts | None":
-    """Return a body whose metadata can be decoded; None if no lone surrogate prevents that."""
-    if not _ESCAPED.search(body):
-        return None
-    try:
-        hidden = HiddenTexts(body)
-    except (ValueError, RecursionError):
-        return None
-    return hidden if hidden.texts else None
-
-
 class LeftoverError(Exception):
     """A hidden text is at a place that is read."""
 
 
 class HiddenTexts:
-    """A body with other texts for those in its metadata that have lone surrogates. Raise ValueError if it is not JSON.
-
-    Attributes:
-        body: the body without lone surrogates in its metadata.
-        texts: the texts that are hidden.
-    """
+    """A body with other `texts` for those in its metadata that have lone surrogates; without texts if it is not JSON."""
 
     def __init__(self, body: bytes) -> None:
-        self.texts: list[bytes] = []
-        self._secret = secrets.token_hex(16)
+        self.body, self.texts, self._secret = body, list[bytes](), secrets.token_hex(16)
         self._replacement = re.compile(f'"{self._secret}([0-9]+)"'.encode())
         # One character a byte keeps all bytes. Surrogates are escaped.
-        text = body.decode("latin-1")
-        parts, begin, position = list[str](), 0, 0
-        while member := _MEMBER.search(text, position):
-            _, position = _scanner.raw_decode(text, member.end())
-            for literal in _TEXT.finditer(text, member.end(), position):
-                if SURROGATE.search(json.loads(literal[0])):
-                    parts += text[begin : literal.start()], f'"{self._secret}{len(self.texts)}"'
-                    self.texts.append(literal[0].encode("latin-1"))
-                    begin = literal.end()
-        self.body = "".join([*parts, text[begin:]]).encode("latin-1")
+        text = body.decode("latin-1") if _ESCAPED.search(body) else ""
+        parts, texts, begin, position = list[str](), list[bytes](), 0, 0
+        try:
+            while member := _MEMBER.search(text, position):
+                _, position = _scanner.raw_decode(text, member.end())
+                for literal in _TEXT.finditer(text, member.end(), position):
+                    if SURROGATE.search(json.loads(literal[0])):
+                        parts += text[begin : literal.start()], f'"{self._secret}{len(texts)}"'
+                        texts.append(literal[0].encode("latin-1"))
+                        begin = literal.end()
+        except (ValueError, RecursionError):
+            return
+        self.body, self.texts = "".join([*parts, text[begin:]]).encode("latin-1"), texts
 
     def restore(self, value: object) -> object:
         """Return a decoded value with the texts in its undecoded parts. Raise LeftoverError if others have one."""
