@@ -1,11 +1,11 @@
 """Messages between a server and another process that runs a model, over a socket or through Ray."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import msgspec
 
-from app.core.engine.models.servable import Servable, call_model, explains_itself
+from app.core.engine.models.servable import Servable, explains_itself
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -67,20 +67,3 @@ class Failure(msgspec.Struct, frozen=True):
 
     def to_error(self) -> InferenceError:
         return InferenceError(self.kind, self.message, self.path, retry_after=self.retry_after)
-
-
-Outcome = Sequence[Any] | Failure | ModelUnavailable
-"""A prediction for each input, or the error."""
-
-
-def run_batch(
-    model: Callable[[Sequence[Any]], Sequence[Any]], calls: Sequence[Sequence[Any]]
-) -> Sequence[Sequence[Any] | Failure]:
-    """Answer several calls with one call of the model. If it fails, answer each call separately."""
-    try:
-        answers = iter(call_model(model, [value for call in calls for value in call]))
-    except InferenceError as error:
-        if len(calls) == 1:
-            return [Failure.from_error(error)]
-        return [run_batch(model, [call])[0] for call in calls]
-    return [[next(answers) for _ in call] for call in calls]

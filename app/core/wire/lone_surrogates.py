@@ -25,7 +25,7 @@ class LeftoverError(Exception):
 
 
 class HiddenTexts:
-    """A body with other `texts` for those in its metadata that have lone surrogates; without texts if it is not JSON."""
+    """A body with other texts for those `texts` in its metadata that have lone surrogates; none if it is not JSON."""
 
     def __init__(self, body: bytes) -> None:
         self.body, self.texts, self._secret = body, list[bytes](), secrets.token_hex(16)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from app.core.engine.cancellation import raise_if_cancelled
-from app.core.engine.remote import Binding, Failure, ModelUnavailable, Outcome
+from app.core.engine.remote import Binding, Failure, ModelUnavailable
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.ray.replica import model_id
@@ -67,7 +67,7 @@ class RemoteModel:
         return self._outcome("call", self._source, name, [list(values) for values in arguments])
 
     def _outcome(self, method: str, *arguments: object) -> Sequence[Any]:
-        outcome: Outcome = self._request(method, *arguments)
+        outcome: Any = self._request(method, *arguments)
         if isinstance(outcome, Failure):
             raise outcome.to_error()
         if isinstance(outcome, ModelUnavailable):

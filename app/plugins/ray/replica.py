@@ -3,17 +3,35 @@
 import asyncio
 import hashlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.core.assembly.models import load
-from app.core.engine.models.servable import Servable
-from app.core.engine.remote import Binding, ModelUnavailable, Outcome, run_batch
+from app.core.engine.models.servable import Servable, call_model
+from app.core.engine.remote import Binding, Failure, ModelUnavailable
 from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
+from tasks.inference.error import InferenceError
 
 # The type checker's environment has no Ray, so its names are Any.
 _serve: Any = importlib.import_module("ray.serve")
+
+
+Outcome = Sequence[Any] | Failure | ModelUnavailable
+"""A prediction for each input, or the error."""
+
+
+def run_batch(
+    model: Callable[[Sequence[Any]], Sequence[Any]], calls: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any] | Failure]:
+    """Answer several calls with one call of the model. If it fails, answer each call separately."""
+    try:
+        answers = iter(call_model(model, [value for call in calls for value in call]))
+    except InferenceError as error:
+        if len(calls) == 1:
+            return [Failure.from_error(error)]
+        return [run_batch(model, [call])[0] for call in calls]
+    return [[next(answers) for _ in call] for call in calls]
 
 
 def model_id(source: ModelSource) -> str:
