@@ -85,7 +85,7 @@ def test_page_weighs_little(browser: Browser, recording_server: str) -> None:
             f"all views {sent / 1000:.0f} kB, {unpacked / 1000:.0f} kB unpacked\n"
         )
         # Each protocol has a file that writes its requests, and Try also explains, compares and lists images.
-        assert number <= 47
+        assert number <= 46
         # What Explain, Compare and Batch had of their own came later; together the views have become lighter.
         assert first < 92_000
-        assert sent < 122_000
+        assert sent < 113_000
