@@ -6,9 +6,8 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import cv2
 
@@ -104,14 +103,7 @@ async def repeating(action: Callable[[], Awaitable[object]], seconds: float, fai
             except Exception:
                 _logger.exception(failure)
 
-    async with running(repeat()):
-        yield
-
-
-@asynccontextmanager
-async def running(coroutine: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """While entered, run a coroutine in a task; cancel it at the end."""
-    task = asyncio.create_task(coroutine)
+    task = asyncio.create_task(repeat())
     try:
         yield
     finally:

@@ -21,7 +21,6 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.005
-_RETRY_AFTER_SECONDS = 1
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -90,7 +89,7 @@ class Background:
         future = self._add(work, 0)
         if future is None:
             message = f"{self.waiting} {self.name} wait, which is the maximum; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=_RETRY_AFTER_SECONDS)
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=1)
         return await asyncio.wrap_future(future)
 
     def close(self, seconds: float, last: Callable[[], object] | None = None) -> None:

@@ -28,11 +28,6 @@ _VERBS = "verbs"
 """Key in the `opt` of a handler: the verbs that it serves, with None for a path without a verb."""
 
 
-def _path_pattern(path: str) -> re.Pattern[str]:
-    """Return a pattern that matches the paths of a path template of Litestar."""
-    return re.compile(re.sub(r"\{(\w+):(\w+)\}", lambda match: ".+" if match[2] == "path" else "[^/]+", path))
-
-
 class RouteConflictError(Exception):
     """Two protocols claim the same path."""
 
@@ -60,7 +55,10 @@ class AllowedMethods:
     def _patterns(self) -> Sequence[tuple[re.Pattern[str], set[str]]]:
         # Those of verbs, and without parameters, come first.
         paths = sorted(self._methods, key=lambda path: (path.count("{"), -path.count(":"), -len(path)))
-        return [(_path_pattern(path), self._methods[path]) for path in paths]
+        patterns = (
+            re.sub(r"\{\w+:(\w+)\}", lambda match: ".+" if match[1] == "path" else "[^/]+", path) for path in paths
+        )
+        return [(re.compile(pattern), self._methods[path]) for path, pattern in zip(paths, patterns, strict=True)]
 
 
 def create_handlers(

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import MutableMapping
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import structlog
@@ -34,7 +34,8 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         The format.
     """
     _open_missing_fds()
-    lines = LogLines(_log_file())
+    # Unbuffered: another thread could hold the lock of a buffer at exit.
+    lines = LogLines(open(2, "wb", buffering=0, closefd=False))  # noqa: SIM115  open until the process exits
     resolved_format = log_format or ("console" if sys.stderr.isatty() else "json")
     shared_processors: list[Any] = [
         structlog.stdlib.add_log_level,
@@ -92,14 +93,6 @@ def _open_missing_fds() -> None:
             os.open(os.devnull, os.O_RDWR)
     if cast("Any", sys.stderr) is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  open until the process exits
-
-
-def _log_file() -> BinaryIO:
-    """Return standard error, unbuffered: another thread could hold the buffer's lock at exit."""
-    try:
-        return open(sys.stderr.fileno(), "wb", buffering=0, closefd=False)
-    except (OSError, ValueError):
-        return sys.stderr.buffer
 
 
 def _log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
