@@ -1,177 +1,185 @@
-"""Rules of ``--record-when``: what is worth recording beside the random sample."""
+"""Rules of ``--record-when``: record what is worth labelling, beside the random sample."""
 
-import hashlib
+import logging
 import re
-from collections.abc import Mapping, Sequence
-from typing import cast
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter
 
 from app.core.engine.request_context import RequestContext
-from app.core.engine.scheduling.token_bucket import Rate
+from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
 from app.core.settings.server import SettingsError
-from app.plugins.recording.inference_query import ANY_ERROR, ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
-from app.plugins.recording.query.filters import COMPARISONS, CONDITION, unquote
+from app.plugins.recording.inference import Selection
+from app.plugins.recording.inference_query import ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
+from app.plugins.recording.query.filters import COMPARISONS
+from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.stores.rows import field_of
-from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import BEST_ONLY
 
-_NUMBERS = ("score", "margin", "count", "similarity", "disagreement")
-_TEXTS = ("label", "error")
+_logger = logging.getLogger(__name__)
+
+_MAX_REMEMBERED = 1000
+"""Selected requests that are remembered until observers receive them, which follows within a commit of the store."""
+
 _RESERVED = (RANDOM_SAMPLE, TRIAL, NO_TRIAL, ANY_REASON)
-_OF_RECORDS = ("score", "margin", "count", "label")
-_SECONDS: Mapping[str, int] = {"minute": 60, "hour": 3600, "day": 86_400}
-_NAME = re.compile(r"\s*(?P<name>[\w-]{1,64})\s*:")
-_CONDITION = re.compile(rf"{CONDITION}(?P<more>(?<!\w)and\b)?", re.VERBOSE | re.DOTALL | re.IGNORECASE)
-_END = re.compile(
-    r"""\s*(?:limit\s+(?P<limit>[1-9][0-9]{0,6})\s*/\s*(?P<period>minute|hour|day)\b\s*)?
-    (?:share\s+(?P<share>[0-9]*\.?[0-9]+)\s*)?(?:;|\Z)""",
-    re.VERBOSE | re.IGNORECASE,
+_SECONDS = {"minute": 60, "hour": 3600, "day": 86_400}
+_CONDITION = re.compile(r"\s*(score|similarity|disagreement)\s*(<=|>=|[=<>])\s*(-?[0-9]+(?:\.[0-9]+)?)\s*")
+_RULE = re.compile(
+    r"""\s*(?P<name>[\w-]{1,64})\s*:(?P<conditions>[^;]*?)
+    (?:\blimit\s+(?P<limit>[1-9][0-9]{0,6})\s*/\s*(?P<period>minute|hour|day)\s*)?""",
+    re.VERBOSE,
 )
-_EXAMPLE = "unsure: score > 0.3 and score < 0.6 limit 100/hour share 0.5"
+_EXAMPLE = "unsure: score > 0.3 and score < 0.6 limit 100/hour"
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition."""
+    """A condition on ``score``, ``similarity`` or ``disagreement``."""
 
-    # ``score``, ``margin``, ``count``, ``label``, ``similarity``, ``disagreement``, ``error``, or a key of metadata.
     key: str
     comparison: str  # ``=``, ``<``, ``<=``, ``>`` or ``>=``
-    value: str | float  # text is compared with text, and a number with numbers
-    is_metadata: bool = False  # whether `key` is a key of metadata
+    value: float
 
     def holds(self, value: object) -> bool:
-        """Return whether a value meets the condition; values of another type never do."""
-        if isinstance(value, bool) or isinstance(value, str) != isinstance(self.value, str):
-            return False
-        return isinstance(value, str | int | float) and bool(COMPARISONS[self.comparison](value, self.value))
+        """Return whether a number meets the condition; other values never do."""
+        return isinstance(value, int | float) and bool(COMPARISONS[self.comparison](value, self.value))
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. A request matches if one of its images, texts or calls does."""
+    """One rule. A request matches if one of its images does."""
 
     name: str  # the `reason` of what it selects
-    conditions: Sequence[Condition]  # all must hold; those on ``label`` and ``score`` for the same record
-    share: float = 1.0  # share of the matching requests that it selects, 0..1
+    conditions: Sequence[Condition]  # all must hold; those on ``score`` for the same record
     limit: Rate | None = None  # the rate of requests that it selects at most; None for no limit
 
     @property
     def needs_shadow(self) -> bool:
         """Return whether the rule compares the answer with that of a shadow version, which comes later."""
-        return any(item.key == "disagreement" and not item.is_metadata for item in self.conditions)
+        return any(condition.key == "disagreement" for condition in self.conditions)
 
     def matches(self, event: RequestContext, differing: int | None = None) -> bool:
-        """Return whether all conditions hold for a finished request, with the records that its client gets.
+        """Return whether a finished request meets the conditions.
 
-        `differing` is the number of its samples that a shadow version answers in another way. Without it, those
-        conditions count as met.
+        `differing` is the number of samples that a shadow version answers in another way. While it is None, conditions
+        on ``disagreement`` count as met.
         """
-        of_records = [item for item in self.conditions if item.key in _OF_RECORDS and not item.is_metadata]
-        if not all(
-            self._holds(condition, event, differing) for condition in self.conditions if condition not in of_records
-        ):
-            return False
-        samples = event.result.samples if event.result and event.outcome is None else ()
-        best_only = event.task_type in BEST_ONLY
-        return not of_records or any(
-            _match_records(of_records, sample.prediction.records(), best_only=best_only) for sample in samples
-        )
-
-    def draws(self, event_id: str) -> bool:
-        """Return whether a matching request is in the share. A larger share includes every smaller one."""
-        digest = hashlib.sha256(f"{event_id} {self.name}".encode()).digest()
-        return int.from_bytes(digest[:6]) < self.share * 2**48
-
-    def _holds(self, condition: Condition, event: RequestContext, differing: int | None) -> bool:
-        if condition.is_metadata:
-            entries = (entry for metadata in event.metadata for entry in metadata.entries)
-            return any(condition.holds(entry.value) for entry in entries if entry.key == condition.key)
-        if condition.key == "disagreement":
-            return differing is None or condition.holds(differing)
-        if condition.key == "error":
-            return event.outcome is not None and condition.value in (ANY_ERROR, event.outcome.value)
-        return any(number is not None and condition.holds(number) for number in event.similarities)
-
-
-def _match_records(conditions: Sequence[Condition], records: Sequence[object], *, best_only: bool) -> bool:
-    """Return whether one answer meets conditions; of classes, only the best has `label` and `score`."""
-    for condition in conditions:
-        if condition.key == "margin":
-            scores = [field_of(record, "score") for record in records[:2]] if best_only else []
-            if len(scores) < 2 or not condition.holds(cast("float", scores[0]) - cast("float", scores[1])):
+        on_score = [condition for condition in self.conditions if condition.key == "score"]
+        for condition in self.conditions:
+            if condition.key == "similarity":
+                if not any(condition.holds(similarity) for similarity in event.similarities):
+                    return False
+            elif condition.key == "disagreement" and differing is not None and not condition.holds(differing):
                 return False
-    of_one = [condition for condition in conditions if condition.key in ("label", "score")]
-    found = [
-        record
-        for record in (records[:1] if best_only else records)
-        if all(condition.holds(field_of(record, condition.key)) for condition in of_one)
-    ]
-    counts = [condition for condition in conditions if condition.key == "count"]
-    if counts:
-        return all(condition.holds(len(found)) for condition in counts)
-    return bool(found) or not of_one
+        return not on_score or any(all(condition.holds(score) for condition in on_score) for score in _scores_of(event))
 
 
 def parse_rules(text: str) -> Sequence[Rule]:
     """Return the rules in the value of ``--record-when``.
 
-    Raise SettingsError naming the rule and the part that cannot be read.
+    Raise SettingsError naming the rule that cannot be read.
     """
     rules: list[Rule] = []
-    position = 0
-    while text[position:].strip():
-        rule, position = _parse_rule(text, position)
-        if rule.name in _RESERVED or rule.name in {other.name for other in rules}:
+    for part in filter(str.strip, text.split(";")):
+        match = _RULE.fullmatch(part)
+        conditions = match and [_CONDITION.fullmatch(one) for one in match["conditions"].split(" and ")]
+        if match is None or conditions is None or None in conditions:
             raise SettingsError(
-                f"--record-when: Expected other names than {', '.join(_RESERVED)}, each once, got {rule.name}"
+                f"--record-when: Expected rules such as {_EXAMPLE}, with score, similarity or disagreement and a"
+                f" number, got {part.strip()!r}"
             )
-        rules.append(rule)
+        if match["name"] in _RESERVED or match["name"] in {rule.name for rule in rules}:
+            other_names = f"other names than {', '.join(_RESERVED)}, each once"
+            raise SettingsError(f"--record-when: Expected {other_names}, got {match['name']}")
+        burst = int(match["limit"] or 0)
+        limit = Rate(per_second=burst / _SECONDS[match["period"]], burst=burst) if burst else None
+        found = [Condition(one[1], one[2], float(one[3])) for one in conditions if one]
+        rules.append(Rule(name=match["name"], conditions=found, limit=limit))
     return rules
 
 
-def _parse_rule(text: str, position: int) -> tuple[Rule, int]:
-    start = _NAME.match(text, position)
-    if start is None:
-        raise _expected("a name and a colon", text, position)
-    conditions: list[Condition] = []
-    position, more = start.end(), True
-    while more:
-        match = _CONDITION.match(text, position)
-        if match is None:
-            raise _expected("a condition", text, position)
-        conditions.append(_condition(match))
-        position, more = match.end(), match["more"] is not None
-    end = _END.match(text, position)
-    if end is None:
-        raise _expected('"and", "limit 100/hour", "share 0.5" or a semicolon', text, position)
-    share = float(end["share"] or 1)
-    if not 0 < share <= 1:
-        raise SettingsError(f"--record-when: {start['name']}: Expected a share above 0 and up to 1, got {end['share']}")
-    limit = None
-    if end["limit"] is not None:
-        burst = int(end["limit"])
-        limit = Rate(per_second=burst / _SECONDS[end["period"].lower()], burst=burst)
-    return Rule(name=start["name"], conditions=conditions, share=share, limit=limit), end.end()
+class RuleSelector:
+    """Select a random sample, and of the other requests those that match a rule. Several threads may call it.
+
+    The sample comes first, so that it stays a fair sample of all requests: what matches a rule is not missing there.
+
+    Args:
+        rules: the first that selects a request is its reason.
+        fraction: the share of the random sample, 0..1.
+        metrics: gets a counter.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        fraction: float,
+        metrics: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rules = [rule for rule in rules if not rule.needs_shadow]
+        self._late_rules = [rule for rule in rules if rule.needs_shadow]
+        self._clock = clock
+        self._buckets = {rule.name: TokenBucket(rule.limit, clock()) for rule in rules if rule.limit}
+        self._selected: deque[str] = deque(maxlen=_MAX_REMEMBERED)
+        self._lock = threading.Lock()
+        self._fraction = fraction
+        self._counter = Counter(
+            "charioteer_record_rules",
+            "Requests outside the random sample that matched a rule of --record-when: recorded, or over its limit.",
+            ["rule", "outcome"],
+            registry=metrics,
+        )
+
+    def __call__(self, event: RequestContext) -> Selection | None:
+        """Return the reason and the probability with which requests like this one are recorded.
+
+        The probability is None if a matching rule has a limit: it then depends on the other requests. It is None too
+        if a rule may match when a shadow version has answered.
+        """
+        matching = [rule for rule in self._rules if _matches(rule, event)]
+        is_unknown = any(rule.limit for rule in matching) or any(_matches(rule, event) for rule in self._late_rules)
+        probability = None if is_unknown else 1.0 if matching else self._fraction
+        is_random = is_sampled(event.id, self._fraction)
+        selection = Selection(probability=probability) if is_random else self._first(matching, probability)
+        if selection is not None and self._late_rules:
+            with self._lock:
+                self._selected.append(event.id)
+        return selection
+
+    def awaits_shadow(self, event: RequestContext) -> bool:
+        """Return whether a request that is not selected may be when a shadow version has answered."""
+        with self._lock:
+            is_selected = event.id in self._selected
+        return not is_selected and any(_matches(rule, event) for rule in self._late_rules)
+
+    def after_shadow(self, event: RequestContext, differing: int) -> Selection | None:
+        """Return why to record such a request, if the shadow version answers `differing` samples in another way."""
+        return self._first([rule for rule in self._late_rules if _matches(rule, event, differing)], None)
+
+    def _first(self, matching: Sequence[Rule], probability: float | None) -> Selection | None:
+        for rule in matching:
+            with self._lock:
+                is_free = rule.limit is None or not self._buckets[rule.name].take(rule.limit, self._clock())
+            self._counter.labels(rule.name, "recorded" if is_free else "limited").inc()
+            if is_free:
+                return Selection(reason=rule.name, probability=probability)
+        return None
 
 
-def _condition(match: re.Match[str]) -> Condition:
-    key, comparison = match["key"], match["comparison"]
+def _scores_of(event: RequestContext) -> Sequence[object]:
+    """Return the scores of the records of an answer; of classes, only the best one."""
+    samples = event.result.samples if event.result and event.outcome is None else ()
+    end = 1 if event.task_type in BEST_ONLY else None
+    return [field_of(record, "score") for sample in samples for record in sample.prediction.records()[:end]]
+
+
+def _matches(rule: Rule, event: RequestContext, differing: int | None = None) -> bool:
     try:
-        name, value = str(unquote(key) if key[0] == '"' else key), unquote(match["value"])
-    except InferenceError as error:
-        raise SettingsError(f"--record-when: {error.message}") from None
-    # A quoted key is always one of metadata.
-    is_metadata = key[0] == '"' or name not in (*_NUMBERS, *_TEXTS)
-    if not is_metadata:
-        if name in _NUMBERS and isinstance(value, str):
-            raise SettingsError(f"--record-when: Expected a number after {name} {comparison}, got {match['value']}")
-        if name in _TEXTS and (not isinstance(value, str) or comparison != "="):
-            raise SettingsError(f'--record-when: Expected {name} = "text", got {match[0].strip()}')
-        if name == "error" and value not in (ANY_ERROR, *ErrorKind):
-            allowed = ", ".join((ANY_ERROR, *ErrorKind))
-            raise SettingsError(f"--record-when: Expected error = one of {allowed}, got {match['value']}")
-    return Condition(name, comparison, value, is_metadata)
-
-
-def _expected(what: str, text: str, position: int) -> SettingsError:
-    return SettingsError(f"--record-when: Expected {what} at {text[position:].strip()!r}, such as {_EXAMPLE}")
+        return rule.matches(event, differing)
+    except Exception:
+        # Records of Python classes may have any form.
+        _logger.exception("a rule of --record-when cannot be applied", extra={"rule": rule.name})
+        return False

@@ -19,7 +19,7 @@ from app.plugins.recording.settings import RecordingSettings
 if TYPE_CHECKING:
     from app.plugins.recording.query.reader import RecordingReader
     from app.plugins.recording.recorder import Recorder, Selector
-    from app.plugins.recording.selector import RuleSelector
+    from app.plugins.recording.rules import RuleSelector
     from app.plugins.recording.stores.store import Store, StoreDsn
     from app.plugins.recording.truth_routes import Truths
 
@@ -91,8 +91,7 @@ def watch_shadow(engine: Engine, context: RequestContext) -> Callable[[int], Non
 def _rule_selector(settings: RecordingSettings, metrics: CollectorRegistry) -> "RuleSelector | None":
     if not settings.record_when.strip():
         return None
-    from app.plugins.recording.rules import parse_rules
-    from app.plugins.recording.selector import RuleSelector
+    from app.plugins.recording.rules import RuleSelector, parse_rules
 
     rules = parse_rules(settings.record_when)
     if settings.record is None:
