@@ -1,4 +1,4 @@
-"""Metrics of classes (against scikit-learn), of text answers (exact match, token F1, ANLS), and of pixels."""
+"""Metrics of classes (against scikit-learn), of text answers (exact match), and of pixels."""
 
 from typing import Any
 
