@@ -7,7 +7,6 @@ import re
 import ssl
 import time
 from base64 import urlsafe_b64encode
-from urllib.parse import parse_qs, unquote
 
 import httpx
 import msgspec
@@ -25,8 +24,6 @@ _logger = logging.getLogger(__name__)
 _SECONDS = 10.0
 """Time limit of one image, with its redirects."""
 _MAX_REDIRECTS = 3
-_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
-"""Label Studio puts this before the names of uploaded files."""
 _CLOUD_URI = re.compile(r"(?:s3|gs|azure-blob)://")
 _LABEL_STUDIO_PATHS = ("/data/", "/storage-data/", "/tasks/")
 """Its key must not read anything else, such as its users."""
@@ -179,17 +176,6 @@ class ImageReader:
             token = msgspec.json.decode(body, type=dict[str, str])["access"]
             self._token = token, time.monotonic() + _TOKEN_SECONDS
         return {"Authorization": f"Bearer {token}"}
-
-
-def file_name(value: str) -> str:
-    """Return the name of the image file in a task, as people know it; empty for a data URI."""
-    if media_type_of(value) is not None:
-        return ""
-    path, _, query = value.partition("?")
-    # Local files of Label Studio are a parameter: /data/local-files/?d=folder/name.jpg
-    path = parse_qs(query).get("d", [""])[0] if path.endswith("/local-files/") else unquote(path)
-    # On Windows, the folders have backslashes.
-    return _UPLOADED.sub("", re.split(r"[/\\]", path)[-1], count=1)
 
 
 def _items(text: str) -> list[str]:

@@ -25,7 +25,8 @@ from app.core.protocols.protocol import (
 from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.json_body import read_json
-from app.plugins.labeling.images import ImageReader, file_name
+from app.plugins.evaluation.truths.label_studio import name_of_image, path_of_image
+from app.plugins.labeling.images import ImageReader
 from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
 from app.plugins.recording.service import truths_of
@@ -174,7 +175,11 @@ class LabelStudio(HttpProtocol):
         data = await self._images.read(value, task.id, limits)
 
         def decode() -> InferenceRequest:
-            known = {"label_studio_task": task.id, "label_studio_project": wire.project, "file_name": file_name(value)}
+            known = {
+                "label_studio_task": task.id,
+                "label_studio_project": wire.project,
+                "file_name": name_of_image(path_of_image(value)),
+            }
             entries = [{"key": key, "type": "str", "value": str(found)} for key, found in known.items() if found]
             parameters = {**plan.parameters, METADATA_PARAMETER: entries}
             elements = [BinaryElement(data)]

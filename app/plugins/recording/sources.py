@@ -8,12 +8,17 @@ from metadata.request import MetadataEntry
 
 
 class SourceImage(Protocol):
-    """An image of a source. `digest` is that of its name; `location` is its path or URL, or empty."""
+    """An image of a source.
+
+    `digest` is that of its name; `location` is its path or URL, or empty; `data` is its content in an archive.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def location(self) -> str: ...
+    @property
+    def data(self) -> bytes | None: ...
     @property
     def digest(self) -> str: ...
     @property

@@ -13,7 +13,8 @@ import trustme
 
 from app.core.plugins import registry
 from app.core.settings.server import SettingsError
-from app.plugins.labeling.images import ImageReader, file_name
+from app.plugins.evaluation.truths.label_studio import name_of_image, path_of_image
+from app.plugins.labeling.images import ImageReader
 from app.plugins.labeling.settings import LabelStudioSettings
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
@@ -137,7 +138,7 @@ def test_paths_are_read_from_label_studio_with_its_key(site: Site, tmp_path: Pat
     ],
 )
 def test_name_of_the_image_is_known(value: str, name: str) -> None:
-    assert file_name(value) == name
+    assert name_of_image(path_of_image(value)) == name
 
 
 def test_personal_token_is_exchanged_once(site: Site, tmp_path: Path) -> None:

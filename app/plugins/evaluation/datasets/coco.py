@@ -1,6 +1,5 @@
 """COCO's JSON: images, categories, and annotations with boxes, polygons or run lengths (cocodataset.org)."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -29,6 +28,7 @@ from app.plugins.evaluation.datasets.files import (
     read_json,
     read_sidecar,
     ring_area,
+    rotated,
     scalar_values,
     whole_number,
     with_slashes,
@@ -217,7 +217,8 @@ def _object(annotation: _Annotation, label: str, size: tuple[object, object], lo
     if not (box or rings or mask):
         raise EmptyObjectError
     if box and not rings and not mask and (degrees := _rotation(annotation)):
-        rings, box = (_rotated_corners(box, degrees),), None
+        left, top, right, bottom = box
+        rings, box = (rotated(box, degrees, ((left + right) / 2, (top + bottom) / 2)),), None
     box = box or _bounding_box(rings, mask)
     return LabelledObject(
         label=label, box=box, rings=rings or None, mask=mask, ignored=bool(annotation.iscrowd), location=location
@@ -232,13 +233,6 @@ def _rotation(annotation: _Annotation) -> float:
         return 0.0 if rotation is None else parse_number(rotation) % 360
     except ValueError as error:
         raise ValueError(f"attributes.rotation: {error}") from None
-
-
-def _rotated_corners(box: Box, degrees: float) -> Ring:
-    left, top, right, bottom = box
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    x, y, w, h = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
-    return tuple((x + dx * cos - dy * sin, y + dx * sin + dy * cos) for dx, dy in ((-w, -h), (w, -h), (w, h), (-w, h)))
 
 
 def _ring(index: int, polygon: Sequence[float]) -> Ring:

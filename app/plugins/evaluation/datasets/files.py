@@ -171,6 +171,15 @@ def bounding_box(rings: Sequence[Ring]) -> Box:
     return min(xs), min(ys), max(xs), max(ys)
 
 
+def rotated(box: Box, degrees: float, origin: tuple[float, float]) -> Ring:
+    """Return the corners of a box, the left top one first, turned clockwise about a point."""
+    left, top, right, bottom = box
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    corners = ((left, top), (right, top), (right, bottom), (left, bottom))
+    offsets = [(x - origin[0], y - origin[1]) for x, y in corners]
+    return tuple((origin[0] + x * cos - y * sin, origin[1] + x * sin + y * cos) for x, y in offsets)
+
+
 def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dict[str, str]:
     """Return the entries to slice results by: texts, numbers and booleans."""
     return {

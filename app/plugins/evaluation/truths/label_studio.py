@@ -1,12 +1,11 @@
 """Read tasks of Label Studio with annotations, whose numbers are percent of the image."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
@@ -17,13 +16,14 @@ from app.plugins.evaluation.datasets.files import (
     bounding_box,
     parse_number,
     ring_area,
+    rotated,
     whole_number,
     with_slashes,
 )
 from tasks.inference.error import quote_value
 
 _INFERENCE = re.compile(r"/inferences/([^/]+)/image")
-_UPLOADED = re.compile(r"[0-9a-f]{8}-(?=.)")
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
 """Label Studio puts this before the names of uploaded files."""
 _SHAPES = ("rectangle", "polygon", "ellipse", "brush", "bitmask", "keypoint", "vector", "video")
 """The types of results with a shape start with these; other results are about shapes or images."""
@@ -67,11 +67,24 @@ def annotated_images(content: object, place: str, errors: LabelErrors) -> Sequen
         if made:
             chosen = max(made, key=lambda annotation: (annotation.ground_truth, annotation.updated_at))
             location = f"{place}: [{number}]"
-            # The address of an image may be invalid.
-            with errors.collected(f"{location}.data"):
-                if (item := _item(task, chosen, location, errors)) is not None:
-                    items.append(item)
+            if (item := _item(task, chosen, location, errors)) is not None:
+                items.append(item)
     return items
+
+
+def path_of_image(address: str) -> str:
+    """Return the path of an image whose address a task has, with slashes; empty for a data URI."""
+    if media_type_of(address) is not None:
+        return ""
+    path, _, query = address.partition("?")
+    # Local files are a parameter: /data/local-files/?d=folder/name.jpg
+    is_local = path.endswith("/local-files/")
+    return with_slashes(parse_qs(query).get("d", [""])[0] if is_local else unquote(path))
+
+
+def name_of_image(path: str) -> str:
+    """Return the name of the image file at `path_of_image`, as people know it."""
+    return _UPLOADED.sub("", path.rpartition("/")[2])
 
 
 def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErrors) -> Item | None:
@@ -100,6 +113,9 @@ def _item(task: _Task, annotation: _Annotation, location: str, errors: LabelErro
                 continue
             if kind not in ("rectanglelabels", "polygonlabels"):
                 raise ValueError(f"type: Expected {_EXPECTED}, got {quote_value(kind)}")
+            if region.get("image_rotation"):
+                expected = "0, because the numbers of a turned image have other axes"
+                raise ValueError(f"image_rotation: Expected {expected}, got {quote_value(region['image_rotation'])}")
             width, height = (_side(region, f"original_{side}") for side in ("width", "height"))
             objects.append(_object(kind, value, width, height, place))
     for place, value in choices:
@@ -121,16 +137,13 @@ def _reference(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of the image, and the id of its inference; "" if it is not known."""
     inference = data.get("inference")
     for value in data.values():
-        if not isinstance(value, str) or value == inference or media_type_of(value) is not None:
+        if not isinstance(value, str) or value == inference:
             continue
-        parts = urlsplit(value)
-        # Local files are a parameter: /data/local-files/?d=folder/name.jpg
-        path = with_slashes((parse_qs(parts.query).get("d") or [unquote(parts.path)])[0])
+        path = path_of_image(value)
         if match := _INFERENCE.search(path):
             return match[1], match[1]
-        if PurePosixPath(path).suffix or "/" in path:
-            name = _UPLOADED.sub("", PurePosixPath(path).name, count=1)
-            return name, inference if isinstance(inference, str) else ""
+        if "/" in path or Path(path).suffix:
+            return name_of_image(path), inference if isinstance(inference, str) else ""
     return (inference, inference) if isinstance(inference, str) else ("", "")
 
 
@@ -149,13 +162,10 @@ def _object(kind: str, value: Mapping[str, Any], width: int, height: int, locati
     x, y, w, h = (
         parse_number(value.get(name)) * side / 100 for name, side in zip(names, (width, height) * 2, strict=True)
     )
-    # The rectangle turns around its corner (x, y), clockwise, in pixels.
-    angle = math.radians(parse_number(value.get("rotation") or 0))
-    cos, sin = math.cos(angle), math.sin(angle)
-    corners = ((0.0, 0.0), (w, 0.0), (w, h), (0.0, h))
-    ring = tuple((x + right * cos - down * sin, y + right * sin + down * cos) for right, down in corners)
-    box = (x, y, x + w, y + h) if angle == 0 else None
-    return LabelledObject(label=label, box=box, rings=(ring,), location=location)
+    box, angle = (x, y, x + w, y + h), parse_number(value.get("rotation") or 0)
+    # The rectangle turns around its corner (x, y).
+    ring = rotated(box, angle, (x, y))
+    return LabelledObject(label=label, box=None if angle else box, rings=(ring,), location=location)
 
 
 def _side(region: Mapping[str, Any], name: str) -> int:

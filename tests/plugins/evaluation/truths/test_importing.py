@@ -166,7 +166,11 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "brushlabels"}]}]}]', "got 'brushlabels'"),
         ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "polygonlabels"}]}]}]', "original_width"),
         ('[{"data": {"text": "a"}, "annotations": [{"result": []}]}]', "Expected the name or the URL of an image"),
-        ('[{"data": {"image": "http://[a/b.jpg"}, "annotations": [{"result": []}]}]', "[0].data: Invalid IPv6 URL"),
+        (
+            '[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"type": "rectanglelabels", '
+            '"image_rotation": 90}]}]}]',
+            "image_rotation: Expected 0",
+        ),
         ('[{"data": {"image": "a.jpg"}, "annotations": [{"result": [{"value": [1]}]}]}]', "value: Expected an object"),
         ('[{"tasks": 1}]', "Expected the tasks of Label Studio"),
     ],
