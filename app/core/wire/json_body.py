@@ -30,14 +30,8 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 """For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
 
 _PEEK_BYTES = 256
-_IMAGES = (
-    (JPEG_START, "a JPEG image"),
-    (PNG_SIGNATURE, "a PNG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "a WebP image"),
-    *((start, "a TIFF image") for start in TIFF_STARTS),
-    (b"BM", "a BMP image"),
-)
+_IMAGES = {JPEG_START: "JPEG", PNG_SIGNATURE: "PNG", b"GIF8": "GIF", b"RIFF": "WebP", b"BM": "BMP"}
+_IMAGES |= dict.fromkeys(TIFF_STARTS, "TIFF")
 _IMAGE_ADVICE = (
     "Send an image as base64 in the JSON; or as the body of /v2/models/<name>/infer with the header "
     "Inference-Header-Content-Length: 0; or as the body of /infer, if the server has --chariot-protocol chariot-v2"
@@ -150,7 +144,7 @@ def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
 def _image_error(body: bytes | msgspec.Raw, path: str) -> InferenceError | None:
     """Return an error with advice if a whole body is an image or a form instead of JSON."""
     start = bytes(memoryview(body)[:_PEEK_BYTES])
-    found = next((name for signature, name in _IMAGES if start.startswith(signature)), None)
+    found = next((f"a {name} image" for signature, name in _IMAGES.items() if start.startswith(signature)), None)
     if start.startswith(b"--") and b"form-data" in start:
         found = "a form (multipart/form-data)"
     if path or found is None:

@@ -9,9 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple, TypeVar
 
 from app.core.engine.scheduling.thread_pool import lower_priority
 from tasks.inference.error import ErrorKind, InferenceError
@@ -23,7 +21,7 @@ _logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.005
 
 
-class _Job(msgspec.Struct, eq=False):
+class _Job(NamedTuple):
     work: Callable[[], Any]
     size: int
     future: "Future[Any]"
@@ -32,14 +30,9 @@ class _Job(msgspec.Struct, eq=False):
 class Background:
     """Run jobs in threads with low priority, which start with the first job. All methods may be called in any thread.
 
-    Args:
-        name: what the jobs are, in the plural, for the names of the threads and messages.
-        max_waiting: jobs that may wait.
-        max_bytes: from this size of all waiting jobs on, the lane is full.
-        threads: jobs that run at once.
-        may_run: returns whether a job may start now; asked again every 5 ms.
-        tick: called between two jobs, about every `tick_seconds`; not before `start` or the first job.
-        tick_seconds: seconds between two calls of `tick`.
+    `name`, in the plural, says what the jobs are. The lane is full while `max_waiting` jobs or `max_bytes` of them wait.
+    `may_run` returns whether a job may start now. `tick` is called between jobs, about every `tick_seconds`, after
+    `start` or the first job.
     """
 
     def __init__(
@@ -75,10 +68,7 @@ class Background:
                 self._spawn()
 
     def submit(self, work: Callable[[], object], size: int = 0) -> bool:
-        """Add a job of `size` bytes without blocking; return False if the lane is full or closed.
-
-        A failure of the job is logged.
-        """
+        """Add a job of `size` bytes, whose failure is logged; return False if the lane is full or closed."""
         future = self._add(work, size)
         if future is not None:
             future.add_done_callback(self._log_failure)
