@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.core.wire.lone_surrogates import SURROGATE, HiddenTexts, LeftoverError
+from app.core.wire.lone_surrogates import SURROGATE, HiddenTexts
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -77,7 +77,7 @@ def read_json(
         raise validation_error(error, path, expected_type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (hidden := HiddenTexts(bytes(body))).texts:
-            with suppress(LeftoverError):
+            with suppress(LookupError):
                 return cast("T", hidden.restore(read_json(hidden.body, expected_type, path, subject=subject)))
         raise _image_error(body, path) or _diagnose(memoryview(body), error, path, subject) from None
     except RecursionError:

@@ -20,10 +20,6 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _scanner = json.JSONDecoder()
 
 
-class LeftoverError(Exception):
-    """A hidden text is at a place that is read."""
-
-
 class HiddenTexts:
     """A body with other texts for those `texts` in its metadata that have lone surrogates; none if it is not JSON."""
 
@@ -46,11 +42,11 @@ class HiddenTexts:
         self.body, self.texts = "".join([*parts, text[begin:]]).encode("latin-1"), texts
 
     def restore(self, value: object) -> object:
-        """Return a decoded value with the texts in its undecoded parts. Raise LeftoverError if others have one."""
+        """Return a decoded value with the texts in its undecoded parts. Raise LookupError if others have one."""
         if isinstance(value, msgspec.Raw):
             return msgspec.Raw(self._replacement.sub(lambda match: self.texts[int(match[1])], bytes(value)))
         if isinstance(value, str) and self._secret in value:
-            raise LeftoverError
+            raise LookupError
         if isinstance(value, msgspec.Struct):
             for name in value.__struct_fields__:
                 msgspec.structs.force_setattr(value, name, self.restore(getattr(value, name)))

@@ -30,7 +30,7 @@ class _Job(NamedTuple):
 class Background:
     """Run jobs in threads with low priority, which start with the first job. All methods may be called in any thread.
 
-    `name`, in the plural, says what the jobs are. The lane is full while `max_waiting` jobs or `max_bytes` of them wait.
+    `name`, in the plural, says what the jobs are. The lane is full while `max_waiting` of them or `max_bytes` wait.
     `may_run` returns whether a job may start now. `tick` is called between jobs, about every `tick_seconds`, after
     `start` or the first job.
     """

@@ -56,7 +56,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         ]
         own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
     else:
-        final_processors = [_format_exception, _to_json]
+        final_processors = [_format_exception, lambda *event: _encode(*event).decode()]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
         own_processors = [_format_exception, _encode]
         # The readers of the log cannot read Python's own tracebacks.
@@ -133,10 +133,6 @@ def _escape_control_characters(_: object, __: str, event: MutableMapping[str, An
         if isinstance(value, str) and not value.isprintable():
             event[name] = printable_text(value) if name == "exception" else repr(value)
     return event
-
-
-def _to_json(logger: object, name: str, event: MutableMapping[str, Any]) -> str:
-    return _encode(logger, name, event).decode()
 
 
 def _encode(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:

@@ -159,9 +159,6 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
 def _shown_size(session: GraphSession) -> tuple[int, int] | None:
     """Return the size of the input for which a YOLO has as many candidates as the first output, None without one."""
     count = max(session.outputs[0].shape[1:]) if session.outputs and len(session.outputs[0].shape) == 3 else -1
-    sides = (side for side in _SIDES if count in (cells := _cells(side), 3 * cells))
+    cells = {side: sum((side // stride) ** 2 for stride in (8, 16, 32)) for side in _SIDES}
+    sides = (side for side in _SIDES if count in (cells[side], 3 * cells[side]))
     return next(((side, side) for side in sides), None)
-
-
-def _cells(side: int) -> int:
-    return sum((side // stride) ** 2 for stride in (8, 16, 32))
