@@ -4,7 +4,6 @@ import difflib
 import faulthandler
 import gc
 import importlib
-import inspect
 import ipaddress
 import logging
 import os
@@ -12,19 +11,20 @@ import re
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
 from app.core.cli import EXPECTED_ERRORS
-from app.core.cli.command_options import added_parameters
+from app.core.cli.command_options import with_options
 from app.core.plugins import registry
 from app.core.removed import removed_advice
+from app.core.settings.command_options import command_options
 from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
 from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
@@ -48,11 +48,16 @@ _PATH = Parameter(
 )
 _logger = logging.getLogger(__name__)
 
+if TYPE_CHECKING:
+    _Models = ModelOptions
+else:
+    _Models = registry().model_options_class
 
-def serve(
+
+def _serve(
     path: Annotated[Path | None, _PATH] = None,
     /,
-    models: ModelOptions | None = None,
+    models: _Models | None = None,
     network: ListeningSettings | None = None,
     access: AccessSettings | None = None,
     transport: TransportSettings | None = None,
@@ -60,7 +65,6 @@ def serve(
     operation: OperationSettings | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
-    **plugin_settings: object,
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
     models, network = models or registry().model_options(), network or ListeningSettings()
@@ -71,7 +75,7 @@ def serve(
     if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)
-    parts = (network, access, transport, limits, operation, *plugin_settings.values())
+    parts = (network, access, transport, limits, operation, *map(command_options, _plugin_settings()))
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
     _check_trusted_proxies()
@@ -159,17 +163,11 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
         raise ModelError(f"no model could be loaded: {reasons}")
 
 
-def _with_plugin_settings() -> inspect.Signature:
-    """Return the signature of `serve` with a parameter for each class of settings of a plugin."""
-    signature = inspect.signature(serve)
-    path, models, *parameters, _ = signature.parameters.values()
-    parameters = [path, models.replace(annotation=registry().model_options_class | None), *parameters]
-    kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
-    return signature.replace(parameters=[*parameters, *added_parameters(kinds)])
+def _plugin_settings() -> Sequence[type]:
+    return [kind for plugin in registry().loaded.values() for kind in plugin.settings]
 
 
-cast("Any", serve).__annotations__["models"] = registry().model_options_class | None
-cast("Any", serve).__signature__ = _with_plugin_settings()
+serve = with_options(_serve, _plugin_settings())
 
 
 def _check_trusted_proxies() -> None:

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from app.core.assembly.models import find_models, load
-from app.core.settings.command_options import VALUES
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
 from app.plugins.calibration.evaluation.fit import events_of, fit
 from app.plugins.calibration.evaluation.report import measure
-from app.plugins.calibration.settings import CalibrationOptions
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.in_process.model import InProcessModel
@@ -121,12 +119,6 @@ class Model:
 
 
 BOX = (0.0, 0.0, 10.0, 10.0)
-
-
-@pytest.fixture(autouse=True)
-def _options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the options of a command, which runs in this process."""
-    monkeypatch.setitem(VALUES, CalibrationOptions, CalibrationOptions())
 
 
 def _write_images(folder: Path) -> Path:
