@@ -116,6 +116,7 @@ export async function requestImage({ root, catalogue, model, image, parameters, 
 
 // The chunks of a generated text as they arrive, by OpenAI's chat completions.
 export async function* streamAnswer({ root, model, image = null, text: prompt, parameters = {}, signal }) {
+  if (!PROTOCOLS.openai) throw new Error("This server lacks the plugin openai, which streams text.");
   const data = image === null ? [prompt] : [image];
   const limit = { max_new_tokens: model.parameters.max_new_tokens?.default };
   const written = PROTOCOLS.openai.write({ model, data, parameters: { ...limit, ...parameters, prompts: [prompt] } });
