@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 
@@ -15,8 +15,8 @@ from app.plugins.recording.query.reader import default_reason, open_recordings
 from app.plugins.recording.stores.store import parse_dsn
 
 _Index = Mapping[str, Sequence[Item]]
-CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
-_NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
+_CHOOSE_VERSION = "export one with charioteer inferences --model-version VERSION --to FILE.jsonl for --recorded"
+IMAGE_NAMES = ("file_name", "filename", "file", "image_name", "image", "name", "path")
 """Metadata keys that clients use for the name of an image."""
 
 
@@ -68,9 +68,7 @@ def match_recorded(
         reason = f"None of the {len(dataset.items)} images was recorded{of_model}"
         trials = "; trials, such as requests of the page, count only in an export of --reason any"
         raise EvaluationError(f"{reason}, by file or by name in the metadata{way_on}{trials}")
-    if len(models) > 1:
-        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
-        raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; {way_on}")
+    found_model = only_model(models, "recordings")
     collected = CollectedAnswers()
     for item in dataset.items:
         if item.id in latest:
@@ -78,7 +76,15 @@ def match_recorded(
         else:
             way_on = "" if item.image.name in by_name else " by file, or by name with folder"
             collected.failures[item.id] = f"was not recorded{way_on}"
-    return collected, models.pop(), len(repeated)
+    return collected, found_model, len(repeated)
+
+
+def only_model(models: Collection[str], of_what: str) -> str:
+    """Return the only one of models as ``name:version``. Raise EvaluationError if there are several."""
+    if len(models) == 1:
+        return next(iter(models))
+    way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else _CHOOSE_VERSION
+    raise EvaluationError(f"Expected {of_what} of one model, got {', '.join(sorted(models))}; {way_on}")
 
 
 def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
@@ -95,7 +101,7 @@ def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
 
 def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
     for entry in recorded.metadata:
-        if entry.key.lower() in _NAMES and isinstance(entry.value, str):
+        if entry.key.lower() in IMAGE_NAMES and isinstance(entry.value, str):
             items = by_id.get(entry.value) or by_name.get(PurePosixPath(with_slashes(entry.value)).name)
             if items:
                 return items

@@ -11,7 +11,7 @@ from app.plugins.evaluation.checkpoint import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.metrics.intervals import format_interval, wilson
-from app.plugins.evaluation.recorded_answers import CHOOSE_VERSION
+from app.plugins.evaluation.recorded_answers import only_model
 from app.plugins.evaluation.truths.judging import Records, item_of
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import ANY_REASON, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
@@ -41,10 +41,7 @@ def read_truths(store: str, model: str | None, images: Path | None, reason: str)
     if not found:
         way_on = "; --reason any measures those of all rules" if reason == RANDOM_SAMPLE else ""
         raise EvaluationError(f"No inference with --reason {reason} has a truth{way_on}")
-    models = sorted({f"{item.model}:{item.version}" for item in found})
-    if len(models) > 1:
-        way_on = "choose with --name" if len({name.rpartition(":")[0] for name in models}) > 1 else CHOOSE_VERSION
-        raise EvaluationError(f"Expected truths of one model, got {', '.join(models)}; {way_on}")
+    recorded_model = only_model({f"{item.model}:{item.version}" for item in found}, "truths")
     task = TaskType(found[0].task_type)
     # Recall and average precision would be too low if labels were missing, so other truths are left out.
     complete = [
@@ -71,7 +68,9 @@ def read_truths(store: str, model: str | None, images: Path | None, reason: str)
     )
     answers = CollectedAnswers({item.id: item.records or () for item, _ in complete})
     figure = Figure(name="right", title="right answers, by the verdicts of all truths", value=value)
-    return RecordedTruths(dataset=dataset, source=f"{models[0]}, as recorded", collected=answers, figures=(figure,))
+    return RecordedTruths(
+        dataset=dataset, source=f"{recorded_model}, as recorded", collected=answers, figures=(figure,)
+    )
 
 
 def _labelled(inference: RecordedInference, right: Records, task: TaskType, images: Path) -> Item:

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import ColumnElement, false, or_, true
 
 from app.core.wire.json_body import read_json
+from app.plugins.evaluation.recorded_answers import IMAGE_NAMES
 from app.plugins.evaluation.truths.judging import Kind, Records, kind_of, make_truth, records_by_kind
 from app.plugins.recording.inference import RecordedInference, Truth
 from app.plugins.recording.query.filters import check_text, contains, indexed_text
@@ -24,8 +25,6 @@ _BATCH = 500
 _MAX_SEARCHED = 8
 """Names up to which the store searches its metadata for them. For more, all metadata is read once."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NAMES = ("file_name", "filename", "file", "image_name", "image", "name", "path")
-"""Metadata keys that clients use for the name of an image."""
 _TASK = "label_studio_task"
 """Metadata key of predictions for Label Studio."""
 
@@ -182,7 +181,7 @@ def _tasks(inference: RecordedInference) -> Sequence[str]:
 
 
 def _names(inference: RecordedInference) -> Sequence[str]:
-    entries = [entry for entry in inference.metadata if entry.key in _NAMES]
+    entries = [entry for entry in inference.metadata if entry.key in IMAGE_NAMES]
     return [entry.value for entry in entries if isinstance(entry.value, str)]
 
 
@@ -194,6 +193,6 @@ _LOOKUPS: Mapping[str, tuple[_Search, Callable[[RecordedInference], Sequence[str
         lambda inference: [inference.image.digest] if inference.image else [],
     ),
     "task": (_by_metadata([_TASK], lambda task: task.partition(" ")[0]), _tasks),
-    "name": (_by_metadata(_NAMES, str), _names),
+    "name": (_by_metadata(IMAGE_NAMES, str), _names),
 }
 """How to find inferences by keys of each kind, the newest first, and which of these keys an inference has."""
