@@ -28,16 +28,17 @@ quick: $(VENV)/.test ## [test] run the quick tests of the folders that changed (
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
 	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
 
-# Debian's qemu-user-static emulates a processor with AVX2 and without AVX-512 and VNNI, ten times slower. Child processes
-# run natively, so that these tests start none.
+# Debian's qemu-user-static emulates a processor with AVX2 and without AVX-512 and VNNI, ten times slower. It does not run
+# the decoder of AVIF, and child processes run natively: these tests need neither.
 QEMU := qemu-x86_64-static
-NUMERIC_TESTS := $(addprefix tests/,tasks/vision tasks/test_postprocessing.py tasks/test_predictions.py \
+NUMERIC_TESTS := $(addprefix tests/,$(addprefix tasks/,$(addprefix vision/test_,boxes.py contours.py request.py rotated_ious.py tiles.py) \
+		test_postprocessing.py test_predictions.py) \
 	$(addprefix core/runtimes/onnxruntime/,heads images layouts test_grey_inputs.py test_tensor_graphs.py test_vision.py \
 		test_session.py::test_signed_int8_weights_do_not_saturate) \
 	$(addprefix plugins/explanations/,test_masks.py test_rows.py test_sampling.py test_similarity.py) \
 	$(addprefix plugins/tuning/test_quantization.py::test_,graph_of_an_older_opset_is_quantised_and_served \
 		quantised_version_is_served_with_close_answers_and_the_same_settings) \
-	$(addprefix plugins/evaluation/,metrics test_answers.py) \
+	plugins/evaluation/metrics \
 	$(addprefix plugins/drift/,test_hypothesis_tests.py test_comparison.py test_measurement.py))
 
 test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated processor without AVX-512 (20 minutes)
