@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Numeric, Select, case, cast, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Numeric, Select, and_, case, cast, exists, func, literal, or_, select
 
 from app.plugins.recording.inference_query import (
     ANY_ERROR,
@@ -49,11 +49,12 @@ _EQUAL = {
     "protocol": "protocol",
     "task_type": "task_type",
 }
-CONDITION = r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
-    (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*"""
-"""Verbose pattern of a condition such as ``altitude > 100``. Key and value may be in quotes (`unquote`)."""
-
-_CONDITION = re.compile(rf"{CONDITION}(?:\Z|(?<!\w)and\b(?=.))", re.VERBOSE | re.DOTALL | re.IGNORECASE)
+_CONDITION = re.compile(
+    r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
+    (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*(?:\Z|(?<!\w)and\b(?=.))""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+"""A condition such as ``altitude > 100``. Key and value may be in quotes (`_unquote`)."""
 
 
 def matching_numbers(
@@ -152,12 +153,13 @@ def _label_conditions(
     if label is not None:
         yield from bounds
         return
-    of_inference = labels.c.number == recordings.c.number
-    if bounds:
-        yield exists().where(of_inference, *bounds)
     if max_score is not None:
-        # The best score is within the limit only if no label exceeds it.
-        yield ~exists().where(of_inference, labels.c.score > max_score)
+        # One pass over all labels is faster than a search for each inference.
+        best = func.max(labels.c.score)
+        having = [best <= max_score, *([] if min_score is None else [best >= min_score])]
+        yield recordings.c.number.in_(select(labels.c.number).group_by(labels.c.number).having(and_(*having)))
+    elif bounds:
+        yield exists().where(labels.c.number == recordings.c.number, *bounds)
 
 
 def _metadata_conditions(texts: Sequence[str], dialect: str) -> Iterator[ColumnElement[bool]]:
@@ -174,7 +176,7 @@ def _metadata_conditions(texts: Sequence[str], dialect: str) -> Iterator[ColumnE
                 expected = 'conditions such as camera = "north" and altitude > 100, with = < <= > >='
                 raise invalid(f"Expected {expected}, got {quote_value(text[position:].strip())}", "where")
             position = match.end()
-            key, value = check_text(str(unquote(match["key"])), "where"), unquote(match["value"])
+            key, value = check_text(str(_unquote(match["key"])), "where"), _unquote(match["value"])
             if isinstance(value, str):
                 check_text(value, "where")
             yield _metadata_condition(key, match["comparison"], value, dialect)
@@ -222,7 +224,7 @@ def _after(column: ColumnElement[str], start: str, occurrence: int, dialect: str
     return column
 
 
-def unquote(text: str) -> str | float:
+def _unquote(text: str) -> str | float:
     """Return a number, or text without its quotes; numbers and text in double quotes are JSON.
 
     Raise INVALID_REQUEST, with the path ``where``.

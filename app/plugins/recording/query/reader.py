@@ -75,14 +75,9 @@ class RecordingReader:
 
         Inferences that are deleted meanwhile may be missing. Raise InferenceError as `page`.
         """
-        yield from self._batches(recordings.c.number, self._numbers(query, limit=limit))
-
-    def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
-        """Yield the inferences with these ids in batches, in the order of the ids except within a batch.
-
-        Each id occurs once in `ids`.
-        """
-        yield from self._batches(recordings.c.id, ids)
+        numbers = self._numbers(query, limit=limit)
+        for start in range(0, len(numbers), _BATCH_SIZE):
+            yield self.find(recordings.c.number.in_(numbers[start : start + _BATCH_SIZE]))
 
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
@@ -97,10 +92,6 @@ class RecordingReader:
     def _numbers(self, query: InferenceQuery, before: int | None = None, limit: int | None = None) -> Sequence[int]:
         statement = matching_numbers(query, self.dialect, before, limit)
         return self.run(lambda connection: connection.execute(statement).scalars().all())
-
-    def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
-        for start in range(0, len(values), _BATCH_SIZE):
-            yield self.find(column.in_(values[start : start + _BATCH_SIZE]))
 
     def find(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
         """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.recordings`."""
