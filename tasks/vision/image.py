@@ -45,6 +45,10 @@ class Image(msgspec.Struct, frozen=True, eq=False):
         return self.full_size[1] if self.full_size else self.pixels.shape[1]
 
 
+class ScoredTile(Image, frozen=True, eq=False):
+    """A part of an image whose segmenter returns the scores of its pixels, if it has any, for averages of tiles."""
+
+
 def image_of(item: object) -> Image | None:
     """Return the image of a task's decoded input, the first of several; None if it has none."""
     images = getattr(item, "images", None)

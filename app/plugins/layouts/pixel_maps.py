@@ -41,7 +41,7 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import model_failed
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
-from tasks.vision.tiles import ScoredTile
+from tasks.vision.image import ScoredTile
 
 _MASK, _MASK_LOGITS = _MASK_NAMES = ("mask", "mask-logits")
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"

@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.tiling.fragments import Objects, is_cut, join, suppress
 from app.plugins.tiling.parameters import TilingSettings
+from app.plugins.tiling.tile_shapes import Boxes, OrientedBoxes, Outlines
+from app.plugins.tiling.tiles import Tile
 from tasks.image_segmentation import Segments
 from tasks.object_detection import DetectionParameters, Detections
 from tasks.oriented_object_detection import OrientedDetections
 from tasks.saliency.probe import take
-from tasks.vision.fragments import Objects, is_cut, join, suppress
 from tasks.vision.image import Image
-from tasks.vision.tile_shapes import Boxes, OrientedBoxes, Outlines
-from tasks.vision.tiles import Tile
 
 Prediction = Detections | OrientedDetections | Segments
 

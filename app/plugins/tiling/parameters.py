@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tasks.vision.tiles import MAX_OVERLAP
+from app.plugins.tiling.tiles import MAX_OVERLAP
 
 Overlap = Annotated[float, msgspec.Meta(ge=0, le=MAX_OVERLAP)]
 Size = int | bool | tuple[int, int]

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.tiling.tiles import Tile
 from tasks.image_segmentation import Segments
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tasks.vision.image import Image
-from tasks.vision.tiles import Tile
 
 _CANDIDATES = 4
 """Classes that each pixel keeps until all its tiles have come. This bounds the memory for models with many classes."""

@@ -10,14 +10,14 @@ from app.core.engine.models.servable import Servable, call_model
 from app.plugins.tiling.merging import TileMerger
 from app.plugins.tiling.parameters import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from app.plugins.tiling.pixel_merging import PixelMerger
+from app.plugins.tiling.tiles import Tile, count_tiles, smallest_tile, tiles_of
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import InputParameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult, Prediction
 from tasks.task import InputGroup, Model
-from tasks.vision.image import Image
-from tasks.vision.tiles import ScoredTile, Tile, count_tiles, smallest_tile, tiles_of
+from tasks.vision.image import Image, ScoredTile
 
 TILES = "tiles"
 """The output parameter with the number of tiles of an input, without the calls for whole images."""

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from app.plugins.tiling.merging import TileMerger
 from app.plugins.tiling.parameters import TilingSettings
+from app.plugins.tiling.tiles import Tile, tiles_of
 from tasks.object_detection import DetectionParameters, Detections
 from tasks.vision.image import Image
-from tasks.vision.tiles import Tile, tiles_of
 from tests.benchmarks.tiling.figures import SIZES, Compared, average_precision, compared_boxes, f1
 from tests.benchmarks.tiling.measuring import (
     OVERLAP,

@@ -17,9 +17,9 @@ from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.plugins.tiling.parameters import TilingSettings
+from app.plugins.tiling.tile_shapes import Outlines
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
-from tasks.vision.tile_shapes import Outlines
 from tests.benchmarks.tiling.figures import Compared, compared, compared_boxes
 from tests.benchmarks.tiling.scenes import DrawnScene, Pixels
 from tests.support.data.requests import file_input, request

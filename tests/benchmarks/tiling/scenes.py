@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.tiling.tiles import Tile
 from fixtures.scenes import DETECT, ORIENT, SEGMENT, Item, Recipe, compose
 from tasks.vision.contours import Contour, contours_of_mask
 from tasks.vision.filtering import ious
-from tasks.vision.tiles import Tile
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -15,7 +15,7 @@ from metadata.model import Fact, Origin
 from tasks.image_segmentation import Segments
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
-from tasks.vision.tiles import ScoredTile
+from tasks.vision.image import ScoredTile
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
     facts_of,

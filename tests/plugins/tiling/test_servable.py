@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
 from app.plugins.tiling.merging import MAX_MERGED
 from app.plugins.tiling.pixel_merging import PixelMerger
+from app.plugins.tiling.tiles import tiles_of
 from tasks.image_segmentation import Segments
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.response import InferenceResult
 from tasks.object_detection import Detections
 from tasks.vision.contours import contours_of_mask, mask_of_contours
-from tasks.vision.image import Image
-from tasks.vision.tiles import ScoredTile, tiles_of
+from tasks.vision.image import Image, ScoredTile
 from tests.plugins.tiling.spots import SIDE, answer, canvas, detect, plain, tiled
 from tests.support.data.requests import file_input, request
 from tests.support.rejection import rejects

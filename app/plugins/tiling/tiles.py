@@ -10,10 +10,6 @@ MAX_OVERLAP = 0.8
 """Largest fraction of a tile that its neighbour may share; more would multiply the work."""
 
 
-class ScoredTile(Image, frozen=True, eq=False):
-    """A part of an image whose segmenter returns the scores of its pixels, if it has any, for averages of tiles."""
-
-
 class Tile(msgspec.Struct, frozen=True):
     """A part of an image: left, top, right and bottom in pixels, right and bottom exclusive."""
 

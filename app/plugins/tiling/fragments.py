@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.plugins.tiling.tile_shapes import Indices, Shapes, near
+from app.plugins.tiling.tiles import Tile
 from tasks.vision.filtering import MAX_BOXES
-from tasks.vision.tile_shapes import Indices, Shapes, near
-from tasks.vision.tiles import Tile
 
 _COVERED = 0.5
 """Share of a fragment that a complete object covers, or share of the smaller of two fragments that both have."""

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.plugins.tiling.fragments import Objects, is_cut, join
+from app.plugins.tiling.tile_shapes import Boxes, OrientedBoxes, Outlines, Shapes
+from app.plugins.tiling.tiles import MAX_OVERLAP, Tile, count_tiles, smallest_tile, tile_starts, tiles_of
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 from tasks.vision.filtering import ious
-from tasks.vision.fragments import Objects, is_cut, join
 from tasks.vision.image import Image
-from tasks.vision.tile_shapes import Boxes, OrientedBoxes, Outlines, Shapes
-from tasks.vision.tiles import MAX_OVERLAP, Tile, count_tiles, smallest_tile, tile_starts, tiles_of
 
 WIDTH, HEIGHT = 900, 500
 Floats = NDArray[np.float32]
