@@ -26,6 +26,7 @@ from tests.support.servers.server_process import ROOT, run_server
 PAGE = (ROOT / "docs" / "feedback.md").read_text()
 ROUND = PAGE[PAGE.index("## A round of labelling") : PAGE.index("## Truths")]
 ADDRESS = "http://127.0.0.1:8080"
+IMAGES = 40
 
 
 def run_block(script: str, folder: Path, environment: Mapping[str, str]) -> None:
@@ -41,7 +42,7 @@ def write_labelled(folder: Path) -> None:
     rng, photo = np.random.default_rng(5), np.asarray(PIL.Image.open(ROOT / "fixtures" / "images" / "photo.jpg"))
     images: list[object] = []
     annotations: list[object] = []
-    for number in range(1, 31):
+    for number in range(1, IMAGES + 1):
         scene = compose(rng, photo.copy(), DETECT)
         height, width, _ = scene.image.shape
         cv2.imwrite(str(folder / f"{number}.png"), scene.image[..., ::-1])
@@ -72,14 +73,14 @@ def test_round_of_labelling_works_as_written(tmp_path: Path) -> None:
             if "charioteer shadow" in block:
                 # The shadow version answers after the clients, and its answers are written when it is idle.
                 store = RecordingReader(parse_dsn(str(tmp_path / "recorded.db")))
-                wait_until(lambda store=store: len(read_compared(store)) == 2)
+                wait_until(lambda store=store: len(read_compared(store)) == IMAGES)
             run_block(block.replace(ADDRESS, server.address), tmp_path, environment)
         served = httpx.get(f"{server.address}/v2/models/detector", timeout=60).json()
     assert served["versions"] == ["2"]
     labels = json.loads((tmp_path / "labels.json").read_text())
-    labelled = open_recordings(str(tmp_path / "recorded.db")).page(InferenceQuery(truth="yes"), 10).inferences
-    assert {inference.id for inference in labelled} > {image["inference"] for image in labels["images"]}
-    assert labelled
-    assert all(inference.truth and inference.truth.verdict == "right" for inference in labelled)
+    labelled = open_recordings(str(tmp_path / "recorded.db")).page(InferenceQuery(truth="yes"), 100).inferences
+    verdicts = {inference.id: inference.truth and inference.truth.verdict for inference in labelled}
+    assert len(verdicts) > IMAGES
+    assert {verdicts[image["inference"]] for image in labels["images"]} == {"right"}
     assert (tmp_path / "training" / "data.yaml").is_file()
     assert "detector" in (tmp_path / "report.html").read_text()
