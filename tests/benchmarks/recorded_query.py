@@ -115,7 +115,7 @@ def make_store(address: str, count: int, objects: int) -> None:
         store.write([_rows(dice, number, base, objects) for number in range(start, min(start + BATCH, base))])
     changed = {"number": "number + {0}", "id": "id || '-{0}'", "request_id": "request_id || '-{0}'"}
     values = ", ".join(changed.get(column.name, column.name) for column in recordings.columns)
-    values = values.replace("started", "started + {0} * 1000000")
+    values = values.replace("started", "started + CAST({0} AS BIGINT) * 1000000")
     for first in range(base, count, base):
         for table, columns in (("recordings", values), ("inference_labels", "number + {0}, label, score")):
             statement = f"INSERT INTO {table} SELECT {columns.format(first)} FROM {table} WHERE number <= {base}"

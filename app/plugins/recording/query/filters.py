@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Numeric, Select, and_, case, cast, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Numeric, Select, and_, case, cast, exists, func, literal, select
 
 from app.plugins.recording.inference_query import (
     ANY_ERROR,
@@ -30,8 +30,6 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MAX_CHARACTERS = 20_000
 _MAX_CONDITIONS = 32
 _INT64 = range(-(2**63), 2**63)
-_MAX_REPEATED = 2
-"""Entries of one key that a range is compared with: each further one makes the statement much longer."""
 _NUMBER = r"^-?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?"
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -188,40 +186,32 @@ def _metadata_condition(key: str, comparison: str, value: str | float, dialect: 
     The JSON of an entry begins on a line of its own, and is searched as text: to parse the JSON of a million rows takes
     ten times as long.
     """
-    start = f'\n{{"key":{to_json(key)},"type":'
-    if not isinstance(value, str):
-        kinds = (f'{start}"int","value":', f'{start}"float","value":')
-        return or_(*(_in_range(start, comparison, value, dialect) for start in kinds))
-    if comparison == "=":
-        return contains(recordings.c.metadata, f'{start}"str","value":{to_json(value)}}}', dialect)
-    return _in_range(f'{start}"str","value":"', comparison, value, dialect)
-
-
-def _in_range(start: str, comparison: str, value: str | float, dialect: str) -> ColumnElement[bool]:
-    compare, column = COMPARISONS[comparison], recordings.c.metadata
-    rests = [_after(column, start, count, dialect) for count in range(1, _MAX_REPEATED + 1)]
+    start, compare = f'\n{{"key":{to_json(key)},"type":', COMPARISONS[comparison]
     if isinstance(value, str):
-        bound = to_json(value)[1:-1]
-        if dialect == "sqlite":
-            found = [func.substr(rest, 1, func.instr(rest, '"') - 1) for rest in rests]
-        else:
-            found = [func.split_part(rest, '"', 1).collate("C") for rest in rests]
-        return or_(*(compare(text, bound) for text in found))
+        if comparison == "=":
+            return contains(recordings.c.metadata, f'{start}"str","value":{to_json(value)}}}', dialect)
+        rest = _after((f'{start}"str","value":"',), dialect)
+        is_sqlite = dialect == "sqlite"
+        text = func.substr(rest, 1, func.instr(rest, '"') - 1) if is_sqlite else func.split_part(rest, '"', 1)
+        return compare(text if is_sqlite else text.collate("C"), to_json(value)[1:-1])
+    rest = _after((f'{start}"int","value":', f'{start}"float","value":'), dialect)
     if dialect == "sqlite":
         number = value if isinstance(value, float) or value in _INT64 else float(value)
-        return or_(*(compare(cast(rest, Numeric), literal(number)) for rest in rests))
-    exact = literal(Decimal(repr(value)), Numeric)
-    return or_(*(compare(cast(func.substring(rest, _NUMBER), Numeric), exact) for rest in rests))
+        return compare(cast(rest, Numeric), literal(number))
+    return compare(cast(func.substring(rest, _NUMBER), Numeric), literal(Decimal(repr(value)), Numeric))
 
 
-def _after(column: ColumnElement[str], start: str, occurrence: int, dialect: str) -> ColumnElement[str]:
-    """Return what follows an occurrence of `start`, counted from 1; NULL without one."""
+def _after(starts: Sequence[str], dialect: str) -> ColumnElement[str]:
+    """Return what follows the first of `starts` in the metadata; NULL without one."""
+    column = recordings.c.metadata
     if dialect != "sqlite":
-        return func.nullif(func.split_part(column, start, occurrence + 1), "")
-    for _ in range(occurrence):
-        position = func.instr(column, start)
-        column = case((position > 0, func.substr(column, position + len(start))))
-    return column
+        return func.coalesce(*(func.nullif(func.split_part(column, start, 2), "") for start in starts))
+    return case(
+        *(
+            (func.instr(column, start) > 0, func.substr(column, func.instr(column, start) + len(start)))
+            for start in starts
+        )
+    )
 
 
 def _unquote(text: str) -> str | float:
