@@ -2,33 +2,20 @@
 
 from app.core.hooks import Command, Plugin
 
+_COMMANDS = (
+    ("check", "models", "List the models that `serve` would load."),
+    ("check", "check", "Show how a model is interpreted, and try it once."),
+    ("predict", "predict", "Run a model on one image, without a server."),
+    ("init", "init", "Create a folder with a starter Python model."),
+    ("pack", "pack", "Check a model and pack its folder into a .tar.gz."),
+    ("pack", "manifest", "Write the SHA-256 of a model's files into its folder."),
+)
+"""The module, the name and the help of each command; its function has its name."""
+
 plugin = Plugin(
     api=1,
     requires=("drawing",),
-    commands=(
-        Command(
-            name="models", run="app.plugins.authoring.check:models", help="List the models that `serve` would load."
-        ),
-        Command(
-            name="check",
-            run="app.plugins.authoring.check:check",
-            help="Show how a model is interpreted, and try it once.",
-        ),
-        Command(
-            name="predict",
-            run="app.plugins.authoring.predict:predict",
-            help="Run a model on one image, without a server.",
-        ),
-        Command(
-            name="init", run="app.plugins.authoring.init:init", help="Create a folder with a starter Python model."
-        ),
-        Command(
-            name="pack", run="app.plugins.authoring.pack:pack", help="Check a model and pack its folder into a .tar.gz."
-        ),
-        Command(
-            name="manifest",
-            run="app.plugins.authoring.pack:manifest",
-            help="Write the SHA-256 of a model's files into its folder.",
-        ),
+    commands=tuple(
+        Command(name=name, run=f"app.plugins.authoring.{module}:{name}", help=text) for module, name, text in _COMMANDS
     ),
 )

@@ -85,9 +85,10 @@ def suspicious_answer(
         return _suspicious_shapes(records or predict_records(servable, source.name, data, everything, limits), data)
     if task_type is not TaskType.IMAGE_CLASSIFICATION or not records:
         return ""
+    negative = cv2.imencode(".png", 255 - decode_image(data).pixels[:, :, ::-1])[1].tobytes()
     scores, others = (
         {answer["label"]: answer["score"] for answer in map(msgspec.to_builtins, answers)}
-        for answers in (records, predict_records(servable, source.name, _negative(data), None, limits))
+        for answers in (records, predict_records(servable, source.name, negative, None, limits))
     )
     is_same = scores.keys() == others.keys() and all(
         abs(score - others[label]) <= _SAME_SCORES for label, score in scores.items()
@@ -106,8 +107,3 @@ def _suspicious_shapes(records: Sequence[Any], image: bytes) -> str:
     if any(abs(getattr(record, "r", 0.0)) > 2 * math.pi for record in records):
         return "Boxes are rotated by more than a whole turn, so their angles are probably degrees; expected radians"
     return ""
-
-
-def _negative(image: bytes) -> bytes:
-    pixels = 255 - decode_image(image).pixels
-    return cv2.imencode(".png", pixels[:, :, ::-1])[1].tobytes()
