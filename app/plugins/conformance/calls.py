@@ -50,7 +50,8 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
             body = text if status else "\n".join(map(_as_json, messages))
         except DecodeError as error:
             messages, body = [], text or f"The answer is not a {answer_class.DESCRIPTOR.name}: {error}"
-        headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
+        name = next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))
+        headers = {"grpc-status": name, **({"grpc-message": text} if text else {})}
         return GrpcCall("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
 
     return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
@@ -92,7 +93,3 @@ def _as_json(message: Any) -> str:
         return MessageToJson(message, preserving_proto_field_name=True, indent=None, descriptor_pool=pool)
     except (TypeError, ValueError, UnicodeError) as error:
         return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
-
-
-def _status_name(status: int) -> str:
-    return next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))

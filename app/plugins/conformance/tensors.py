@@ -1,23 +1,18 @@
-"""Generate inputs from a model's metadata and read responses, for all tensor protocols."""
+"""Read JSON values and refusals, and the texts and names that checks send."""
 
-import base64
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
 from app.plugins.conformance.check import expect
-from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
-from app.plugins.conformance.sample_images import SAMPLE_IMAGES
+from app.plugins.conformance.exchange import Exchange, ViolationError, quote
 
 T = TypeVar("T")
 
 UNKNOWN = "conform-unknown"
 """A name that no engine knows."""
 TEXTS = ("What is in the picture?", "Which colours are there?")
-_MAX_ELEMENTS = 4_000_000
-ENCODED_IMAGES = tuple(base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
@@ -28,11 +23,6 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is an object."""
     return isinstance(value, dict)
-
-
-def has_fields(value: object, **kinds: type) -> TypeGuard[dict[str, Any]]:
-    """Return whether a JSON value is an object whose fields have the types `kinds`."""
-    return is_object(value) and all(isinstance(value.get(name), kind) for name, kind in kinds.items())
 
 
 def expect_form(value: object, form: type[T], expected: str, where: str = "") -> T:
@@ -57,19 +47,6 @@ def expect_error_texts(*exchanges: Exchange) -> None:
     for exchange in exchanges:
         reason = exchange.object().get("error") if exchange.rejected else "accepted"
         expect(isinstance(reason, str) and reason, "a text in error", exchange.body)
-
-
-def element_count(shape: Sequence[int]) -> int:
-    """Return the number of elements of a shape. Raise InconclusiveError if the tensor has too many elements."""
-    count = math.prod(shape)
-    if count > _MAX_ELEMENTS:
-        raise InconclusiveError(f"An input of {count} elements is too large to generate; give a body with --request")
-    return count
-
-
-def suggests_text(name: str) -> bool:
-    """Return whether the name of an input suggests text instead of an image."""
-    return any(word in name.lower() for word in ("text", "prompt", "question", "sentence"))
 
 
 def flattened(data: object) -> list[object]:

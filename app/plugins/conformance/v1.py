@@ -1,5 +1,6 @@
 """Check KServe's V1 protocol."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,21 +9,10 @@ from app.plugins.conformance.check import MUST, SHOULD, Check, expect, expect_sa
 from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError
 from app.plugins.conformance.model_names import model_in_path, model_name
 from app.plugins.conformance.probe import Probe
-from app.plugins.conformance.tensors import (
-    ENCODED_IMAGES,
-    UNKNOWN,
-    expect_error_texts,
-    expect_form,
-    expect_statuses,
-    is_list,
-)
+from app.plugins.conformance.sample_images import SAMPLE_IMAGES
+from app.plugins.conformance.tensors import UNKNOWN, expect_error_texts, expect_form, expect_statuses, is_list
 
 _UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
-
-
-def _model_path(probe: Probe) -> str:
-    """Return the path of the checked model."""
-    return f"/v1/models/{model_in_path(probe, '/v1/models')}"
 
 
 def _predict_path(probe: Probe) -> str:
@@ -53,11 +43,12 @@ def _instances(probe: Probe) -> list[object]:
         instances = [given[0], given[-1]]
         _predict(probe, {"instances": instances}).expect_accepted()
         return instances
+    images = [base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES[:2]]
     candidates: Sequence[list[object]] = (
-        [{"b64": image} for image in ENCODED_IMAGES[:2]],
-        [{"image": {"b64": image}} for image in ENCODED_IMAGES[:2]],
-        [{"image_bytes": {"b64": image}} for image in ENCODED_IMAGES[:2]],
-        list(ENCODED_IMAGES[:2]),
+        [{"b64": image} for image in images],
+        [{"image": {"b64": image}} for image in images],
+        [{"image_bytes": {"b64": image}} for image in images],
+        [*images],
         [1.0, 2.0],
         [[1.0], [2.0]],
     )
@@ -78,7 +69,7 @@ def _one_for_each(probe: Probe) -> None:
 
 
 def _ready(probe: Probe) -> None:
-    got = probe.get(_model_path(probe)).expect_object()
+    got = probe.get(f"/v1/models/{model_in_path(probe, '/v1/models')}").expect_object()
     is_ready = got.get("name") == model_name(probe, "/v1/models") and got.get("ready") is True
     expect(is_ready, "the model's name and ready", got)
 

@@ -1,6 +1,6 @@
 """Find out whether the checks of Chariot's protocols are for the engine's model, or for its protocol."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import httpx
@@ -31,10 +31,11 @@ def expect_image_model(probe: Probe) -> None:
         tensors = ", ".join(f"{tensor.name} {tensor.datatype} {tensor.shape}" for tensor in metadata.inputs)
         if exchange.ok:
             known = {(tensor.name, tensor.datatype) for tensor in metadata.outputs if tensor.datatype != "BYTES"}
-            if outputs := _outputs(exchange):
-                named = [(output.get("name"), output.get("datatype")) for output in outputs]
-                if known.issuperset(named):
-                    raise NotApplicableError(f"{_ABOUT}; this one returns tensors, such as {named[0][0]}")
+            outputs = exchange.object().get("outputs")
+            objects = [output for output in outputs if is_object(output)] if is_list(outputs) else []
+            named = [(output.get("name"), output.get("datatype")) for output in objects]
+            if named and known.issuperset(named):
+                raise NotApplicableError(f"{_ABOUT}; this one returns tensors, such as {named[0][0]}")
         elif exchange.rejected and metadata.inputs and all(tensor.datatype != "BYTES" for tensor in metadata.inputs):
             raise NotApplicableError(f"{_ABOUT}; this one takes tensors: {tensors}")
         if (exchange.ok or exchange.rejected) and _answers_text(probe):
@@ -70,11 +71,6 @@ def _is_answered_with_items(probe: Probe, exchange: Exchange) -> bool:
         return all(is_object(item) and "datatype" not in item for item in probe.images.read_items(exchange))
     except InconclusiveError:
         return False
-
-
-def _outputs(exchange: Exchange) -> Sequence[dict[str, object]]:
-    outputs = exchange.object().get("outputs")
-    return [output for output in outputs if is_object(output)] if is_list(outputs) else []
 
 
 def _answers_text(probe: Probe) -> bool:

@@ -9,14 +9,15 @@ from app.plugins.conformance.exchange import Exchange, ViolationError
 from app.plugins.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
 from app.plugins.conformance.open_inference.rpc import SHARED, counts, two_elements_check
 from app.plugins.conformance.probe import Probe
-from app.plugins.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, has_fields, is_list
+from app.plugins.conformance.tensors import UNKNOWN, expect_error_texts, expect_statuses, flattened, is_list
 
 _UNKNOWN_PATH = f"/v2/models/{UNKNOWN}"
 
 
 def _server_metadata(probe: Probe) -> None:
     metadata = probe.get("/v2").expect_object()
-    is_complete = has_fields(metadata, name=str, version=str, extensions=list)
+    kinds = {"name": str, "version": str, "extensions": list}
+    is_complete = all(isinstance(metadata.get(name), kind) for name, kind in kinds.items())
     expect(is_complete, "name, version and an array of extensions", metadata)
 
 
