@@ -99,9 +99,10 @@ def explanation_targets(
     task = cast("ExplainableTask[Any]", servable.task)
     result, groups, predictions = _answer(servable, request, limits, servable.model)
     raw_predictions = iter(predictions)
+    target = partial(ExplanationTarget, task=task, model=partial(call_model, servable.model))
     return result, [
         [
-            _target(servable, item, task.targets(next(raw_predictions), filtered, label, max_objects))
+            target(item=item, predictions=task.targets(next(raw_predictions), filtered, label, max_objects))
             for item, filtered in zip(group.items, output.predictions, strict=True)
         ]
         for group, output in zip(groups, result.outputs, strict=True)
@@ -128,12 +129,6 @@ def _answer(
     groups = servable.task.decode(request, servable.defaults, limits)
     result, predictions = servable.run(groups, model, time.perf_counter_ns() - started)
     return result, groups, predictions
-
-
-def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget:
-    task: Any = servable.task
-    model = partial(call_model, servable.model)
-    return ExplanationTarget(task=task, model=model, item=item, predictions=predictions)
 
 
 def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Limits) -> ExplainedResult:

@@ -142,7 +142,6 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
 
     image_processor_type: str | None = None
     feature_extractor_type: str | None = None
-    do_resize: bool | None = None
     resample: int | str | None = None
     size: Side | Size | None = None
     max_size: object = None

@@ -77,7 +77,11 @@ def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> I
     if unknown is not None:
         message = f'Expected nothing but the {kind}, and "parameters", got {quote_value(unknown)} too'
         raise invalid(message, path)
-    own_parameters = _parameters(fields, f"{path}.parameters")
+    parameters_path = f"{path}.parameters"
+    optional_object: Any = dict[str, msgspec.Raw] | None
+    given = fields.get("parameters")
+    raw_parameters = None if given is None else read_json(given, optional_object, parameters_path)
+    own_parameters = without_content_type(read_parameters_object(raw_parameters, parameters_path))
     parameters = {**own_parameters, **_prompts(fields, prompt_keys, own_parameters, path)}
     value_path = f"{path}.{value_keys[0]}"
     if value_keys[0] == BASE64_KEY:
@@ -130,12 +134,6 @@ def _pixels(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, obj
         )
         raise invalid(message, path)
     return tensor
-
-
-def _parameters(fields: Mapping[str, msgspec.Raw], path: str) -> Mapping[str, object]:
-    expected_type: Any = dict[str, msgspec.Raw] | None
-    raw_parameters = read_json(fields["parameters"], expected_type, path) if "parameters" in fields else None
-    return without_content_type(read_parameters_object(raw_parameters, path))
 
 
 def without_content_type(parameters: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from app.core.wire.json_body import read_json
 from app.core.wire.json_tensors import index_path, read_numbers, shape_and_values, to_bfloat16_bits
@@ -101,16 +100,12 @@ def nested_tensor(
     Raise INVALID_REQUEST with `path` and the value's indices; see `read_numbers`.
     """
     is_bf16 = datatype is Datatype.BF16
-    array = read_numbers(Datatype.FP32 if is_bf16 else datatype, raw, path)
-    data = _to_bfloat16(array, path) if is_bf16 else array
+    data = read_numbers(Datatype.FP32 if is_bf16 else datatype, raw, path)
+    if is_bf16:
+        data = to_bfloat16_bits(data)
+        if not np.isfinite(from_bfloat16_bits(data)).all():
+            raise invalid("Expected BF16 numbers, got one out of range", path)
     return Tensor(name=name, datatype=datatype, data=data, parameters=parameters or {})
-
-
-def _to_bfloat16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
-    bits = to_bfloat16_bits(numbers)
-    if not np.isfinite(from_bfloat16_bits(bits)).all():
-        raise invalid("Expected BF16 numbers, got one out of range", path)
-    return bits
 
 
 def check_names(names: Collection[str], required: Collection[str], optional: Collection[str], path: str) -> None:

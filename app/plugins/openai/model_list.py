@@ -36,7 +36,10 @@ def embedding_output(servable: Servable) -> TensorSpec | None:
     Such a model takes one BYTES tensor, of texts or encoded images. It has one vector of floats, or calls one of them
     "embedding".
     """
-    if servable.description.task_type.returns != "tensors" or not _is_row_of_bytes(servable.inputs):
+    if servable.description.task_type.returns != "tensors" or len(servable.inputs) != 1:
+        return None
+    (spec,) = servable.inputs
+    if spec.datatype is not Datatype.BYTES or not all(size in (-1, 1) for size in spec.shape):
         return None
     vectors = [spec for spec in servable.outputs if spec.datatype.kind == "f" and vector_length(spec.shape) != 0]
     if len(vectors) > 1:
@@ -48,10 +51,6 @@ def vector_length(shape: Sequence[int]) -> int:
     """Return n for the shape [n], or a batch of [n] with any dimensions of size 1; -1 if n is free, else 0."""
     lengths = [size for size in shape[1:] if size != 1] if len(shape) > 1 else [size for size in shape if size > 1]
     return lengths[0] if len(lengths) == 1 else 0
-
-
-def _is_row_of_bytes(inputs: Sequence[TensorSpec]) -> bool:
-    return [spec.datatype for spec in inputs] == [Datatype.BYTES] and all(size in (-1, 1) for size in inputs[0].shape)
 
 
 LISTS = (listed_models,)

@@ -135,8 +135,6 @@ def _finite(text: str) -> float:
     return number
 
 
-def _integer(text: str) -> int | float:
-    return int(text) if len(text) <= _MAX_DIGITS else _finite(text)
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_integer)
+_DECODER = json.JSONDecoder(
+    parse_float=_finite, parse_int=lambda text: int(text) if len(text) <= _MAX_DIGITS else _finite(text)
+)

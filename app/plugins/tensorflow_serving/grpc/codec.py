@@ -98,7 +98,10 @@ class PredictCodec(RequestCodec, kw_only=True, eq=False):
         registration = self.find_model()
         signature = find_signature(registration.ready_servable(), self.signature_name, Method.PREDICT)
         tensors = _input_tensors(self.message.inputs, signature, self.engine.limits)
-        _check_output_filter(self.message.output_filter, signature)
+        names: Sequence[str] = self.message.output_filter
+        check_names(names, (), signature.outputs, "output_filter")
+        if len(set(names)) != len(names):
+            raise invalid(f"Expected each output once, got {quote_value(list(names))}", "output_filter")
         return self.request(registration, model_inputs(tensors, TensorFormat.COLUMN, signature))
 
     def encode(self, response: InferenceResponse) -> bytes:
@@ -165,9 +168,3 @@ def _input_tensors(messages: Mapping[str, Any], signature: Signature, limits: Li
         if datatype is not expected_datatype and not is_pixels:
             raise invalid(f"Expected {expected_datatype}, got {datatype}", name)
     return tensors
-
-
-def _check_output_filter(names: Sequence[str], signature: Signature) -> None:
-    check_names(names, (), signature.outputs, "output_filter")
-    if len(set(names)) != len(names):
-        raise invalid(f"Expected each output once, got {quote_value(list(names))}", "output_filter")
