@@ -19,8 +19,7 @@ from app.plugins.kserve_v1.cloud_events import (
     looks_like_event,
     read_event,
 )
-from app.plugins.kserve_v1.input_names import takes_prompts
-from app.plugins.kserve_v1.instances import Instance, read_instance, without_content_type
+from app.plugins.kserve_v1.instances import Instance, read_instance, takes_prompts, without_content_type
 from app.plugins.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
 from app.plugins.kserve_v1.wire import WireRequest, WireResponse
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value

@@ -5,15 +5,28 @@ from typing import Any
 
 import msgspec
 
+from app.core.engine.models.servable import Servable
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.error_paths import move
 from app.core.wire.json_body import read_json, read_parameters_object
 from app.plugins.kserve_v1.base64_objects import BASE64_KEY
-from app.plugins.kserve_v1.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
 from app.plugins.kserve_v1.rows import nested_tensor
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
+from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
+
+INPUT_ALIASES: Mapping[str, Sequence[str]] = {
+    IMAGE_INPUT.name: ("image_bytes", "data"),
+    TEXT_INPUT.name: ("text", "prompt", "question"),
+}
+"""Alternative names that clients use, by the name that a task declares."""
+
+PROMPTS = "prompts"
+"""The parameter with the prompts for an image."""
+
+PROMPT_NAMES = ("prompt", PROMPTS, "question", "text")
+"""Names for prompts that are a field beside an image."""
 
 _IMAGE = "image"
 _TEXT = "text"
@@ -55,6 +68,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
             places[f"parameters.{PROMPTS}"] = self.prompts_path
         places |= {f"parameters.{name}": f"{self.path}.parameters.{name}" for name in self.own_parameters}
         return move(subpath, places)
+
+
+def takes_prompts(servable: Servable) -> bool:
+    """Return whether the model accepts prompts for its inputs."""
+    return PROMPTS in servable.parameters_type.__struct_fields__
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:

@@ -28,13 +28,9 @@ _GET = re.compile(
     rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION_OR_LABEL}(?:/(?P<verb>metadata))?", re.IGNORECASE | re.ASCII
 )
 
-_MAX_VERSION = 2**63 - 1
+MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = 19
 _STATES = {ModelState.LOADING: "LOADING", ModelState.READY: "AVAILABLE", ModelState.UNAVAILABLE: "END"}
-
-
-OK = "OK"
-"""The codes of states are those of `google.rpc.Code`."""
 
 LoadingStatus = Literal[404, 503]
 """The HTTP status for a model that is loading."""
@@ -101,7 +97,7 @@ def read_version(digits: str | None) -> int | None:
     if digits is None:
         return None
     significant = digits.lstrip("0") or "0"
-    if len(significant) > _MAX_DIGITS or int(significant) > _MAX_VERSION:
+    if len(significant) > _MAX_DIGITS or int(significant) > MAX_VERSION:
         raise invalid(f"Failed to convert version: {digits} to numeric.")
     return int(significant)
 
@@ -154,25 +150,25 @@ def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registrat
 def model_status(registrations: Sequence[Registration], withheld: str) -> dict[str, Any]:
     """Return a `GetModelStatusResponse` in protobuf's JSON, with the versions in the given order.
 
-    `withheld` is the reason why clients must not send requests to any version; empty if they may.
+    The error codes have the names of `google.rpc.Code`. `withheld` is the reason why clients must not send requests to
+    any version; empty if they may.
     """
-    return {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
+    statuses: list[dict[str, Any]] = []
+    for registration in registrations:
+        state, code, message = _STATES[registration.state], "OK", ""
+        if registration.state is ModelState.READY and withheld:
+            # The real server's state for a version that finishes its requests and accepts no new ones.
+            state, code, message = "UNLOADING", "UNAVAILABLE", withheld
+        elif registration.state is ModelState.UNAVAILABLE and registration.enabled:
+            code, message = "UNKNOWN", registration.reason
+        status = {"error_code": code, "error_message": message}
+        statuses.append({"version": registration.source.version, "state": state, "status": status})
+    return {"model_version_status": statuses}
 
 
 def indented_json(document: dict[str, Any]) -> bytes:
     """Return JSON in the layout of protobuf's own writer."""
     return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
-
-
-def _version_status(registration: Registration, withheld: str) -> dict[str, Any]:
-    state, code, message = _STATES[registration.state], OK, ""
-    if registration.state is ModelState.READY and withheld:
-        # The real server's state for a version that finishes its requests and accepts no new ones.
-        state, code, message = "UNLOADING", "UNAVAILABLE", withheld
-    elif registration.state is ModelState.UNAVAILABLE and registration.enabled:
-        code, message = "UNKNOWN", registration.reason
-    status = {"error_code": code, "error_message": message}
-    return {"version": registration.source.version, "state": state, "status": status}
 
 
 def _names_version(registrations: Sequence[Registration], target: ModelTarget) -> bool:

@@ -16,7 +16,7 @@ from app.plugins.tensorflow_serving.grpc.messages import (
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
 from app.plugins.tensorflow_serving.proto import message_class
 from app.plugins.tensorflow_serving.signatures import DEFAULT_SIGNATURE, Method, Signature, find_signature
-from app.plugins.tensorflow_serving.targets import ModelTarget
+from app.plugins.tensorflow_serving.targets import MAX_VERSION, ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -24,7 +24,6 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-_MAX_VERSION = 2**63 - 1
 _ModelSpec = message_class("tensorflow.serving.ModelSpec")
 _PredictResponse = message_class("tensorflow.serving.PredictResponse")
 _RESULTS: Mapping[Method, tuple[str, Callable[[Sequence[Any]], Any]]] = {
@@ -58,7 +57,7 @@ def target_of(message: Any) -> ModelTarget:
 def model_spec(name: str, version: str, signature_name: str = "") -> Any:
     """Return the `ModelSpec` of a response. Versions that are no int64 numbers are left out."""
     spec = _ModelSpec(name=name, signature_name=signature_name)
-    if version.isdecimal() and int(version) <= _MAX_VERSION:
+    if version.isdecimal() and int(version) <= MAX_VERSION:
         spec.version.value = int(version)
     return spec
 
