@@ -51,7 +51,8 @@ _CHOICES: Mapping[TaskType, str] = {
 
 def explain_rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
     """Return why none of `layouts`, those of `task`, matches, and what to declare."""
-    outputs = _shown(view.outputs)
+    outputs, hidden = format_outputs(view.outputs[:_MAX_OUTPUTS]), len(view.outputs) - _MAX_OUTPUTS
+    outputs += f" and {hidden} more" if hidden > 0 else ""
     likely, output = _likely_task(view)
     is_probable = output is None or _is_probable(likely, output, view)
     choose = ""
@@ -98,11 +99,6 @@ def _ways_on(view: GraphView, task: TaskType | None) -> str:
         file = shlex.quote(str(view.model_files.file))
         recipe += f"`charioteer init NAME --from onnx --task {task or 'TASK'} --file {file}` writes a starter, see "
     return f"docs/models.md#onnx lists the layouts; {recipe}docs/python_models.md#other-outputs"
-
-
-def _shown(outputs: Sequence[Output]) -> str:
-    shown = format_outputs(outputs[:_MAX_OUTPUTS])
-    return shown if len(outputs) <= _MAX_OUTPUTS else f"{shown} and {len(outputs) - _MAX_OUTPUTS} more"
 
 
 def _distance(layout: Layout, view: GraphView) -> int:

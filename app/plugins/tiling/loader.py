@@ -7,7 +7,6 @@ import msgspec
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
-from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.servable import TiledServable
 from metadata.model import Fact, ModelMetadata, Origin
 
@@ -42,13 +41,9 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
     settings, origin = tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
         return description
-    pixels = description.layout in PIXEL_LAYOUTS
-    fact = Fact("tiles", _text(settings, input_size(source, description), pixels=pixels), origin)
+    size = input_size(source, description) if settings.size is True else settings.size
+    height, width = size if isinstance(size, tuple) else (size, size)
+    by_objects = f"{' and the whole image' * settings.full}, {settings.merge}"
+    how = ", merged by pixels" if description.layout in PIXEL_LAYOUTS else by_objects
+    fact = Fact("tiles", f"{width}x{height} pixels, overlap {settings.overlap:g}{how}", origin)
     return msgspec.structs.replace(description, facts=(*description.facts, fact))
-
-
-def _text(settings: TilingSettings, own_size: tuple[int, int], *, pixels: bool) -> str:
-    size = settings.size
-    height, width = own_size if size is True else size if isinstance(size, tuple) else (size, size)
-    how = ", merged by pixels" if pixels else f"{' and the whole image' * settings.full}, {settings.merge}"
-    return f"{width}x{height} pixels, overlap {settings.overlap:g}{how}"
