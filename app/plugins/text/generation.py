@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.engine.cancellation import raise_if_cancelled
+from app.plugins.text.conversation import Conversation
 from app.plugins.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.inference.error import model_failed
@@ -162,6 +163,16 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
     """A `VisionLanguageModel` that generates its answers."""
+
+    _conversation: Conversation
+
+    def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
+        # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
+        return map(self._encode_item, inputs, [self._conversation.render_item(item) for item in inputs])
+
+    @abstractmethod
+    def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
+        """Yield each prompt with its images."""
 
     def _prediction(self, item: PromptedImage, answers: Sequence[Generation]) -> Answers:
         return Answers(

@@ -78,12 +78,13 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     image = _test_image(np.random.default_rng(3), *comparisons[0].size)
     original, exported = _served_scores(exporter.source, image), _served_scores(_single_source(file), image)
     same_count = len(original) == len(exported)
+    near = np.diff(original) <= tolerance
     return ExportResult(
         file=file,
         any_size=any_size,
         comparisons=comparisons,
         score_difference=float(np.abs(original - exported).max(initial=0)) if same_count else None,
-        tied_share=_tied_share(original, tolerance),
+        tied_share=float((np.append(near, False) | np.append(False, near)).mean()),
     )
 
 
@@ -91,16 +92,16 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportCo
     """Compare the raw outputs; return None when the graph does not run."""
     session = Session(file)
     comparisons: list[ExportComparison] = []
-    for image in _test_images(square=not any_size):
-        pixels = exporter.pixels(image)
+    random = np.random.default_rng(0)
+    for size in [(480, 640), (640, 480), (300, 300), (200, 900)] if any_size else [(300, 300), (97, 97), (512, 512)]:
+        pixels = exporter.pixels(_test_image(random, *size))
         try:
             arrays = session.run({session.inputs[0].name: pixels})
         except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
             return None
         expected = exporter.outputs_for(pixels)
         actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
-        is_detector = len(exporter.outputs) > 1
-        if is_detector:
+        if len(exporter.outputs) > 1:
             actual = _reorder_queries(expected, actual)
         differences = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
         comparisons.append(ExportComparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), differences=differences))
@@ -115,23 +116,11 @@ def _served_scores(source: ModelSource, image: Image) -> NDArray[np.float64]:
     return np.sort([float(getattr(record, "score", 0.0)) for record in records])
 
 
-def _tied_share(scores: NDArray[np.float64], tolerance: float) -> float:
-    """Return the share of ascending scores that are within the tolerance of a neighbour."""
-    near = np.diff(scores) <= tolerance
-    return float((np.append(near, False) | np.append(False, near)).mean())
-
-
 def _single_source(path: Path) -> ModelSource:
     sources = model_at(path)
     if len(sources) > 1:
         raise ModelError(f"{path} holds {len(sources)} versions; export the folder of one")
     return sources[0]
-
-
-def _test_images(*, square: bool) -> list[Image]:
-    random = np.random.default_rng(0)
-    sizes = [(300, 300), (97, 97), (512, 512)] if square else [(480, 640), (640, 480), (300, 300), (200, 900)]
-    return [_test_image(random, *size) for size in sizes]
 
 
 def _test_image(random: np.random.Generator, height: int, width: int) -> Image:

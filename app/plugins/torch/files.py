@@ -47,20 +47,14 @@ def check_files(source: ModelSource) -> None:
                 raise ModelError(f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
     check_configurations(folder)
     for path in sorted(folder.glob(f"*{_WEIGHTS}.index.json")):
-        _check_shards(path)
+        for name in sorted(set(read_json_file(path, _Index).weight_map.values())):
+            if name != Path(name).name or not name.endswith(_WEIGHTS):
+                raise ModelError(f"{path} names weights in {name[:200]!r}; expected {_WEIGHTS} files beside it")
     if (folder / _ADAPTER).is_file():
         raise ModelError(
             f"{folder / _ADAPTER} shows that these are adapters of another model; merge them into its weights and save "
             "the merged model with save_pretrained"
         )
-
-
-def _check_shards(path: Path) -> None:
-    """Reject an index of weights that names anything but safetensors files in the same folder."""
-    shards = read_json_file(path, _Index).weight_map
-    for name in sorted(set(shards.values())):
-        if name != Path(name).name or not name.endswith(_WEIGHTS):
-            raise ModelError(f"{path} names weights in {name[:200]!r}; expected {_WEIGHTS} files beside it")
 
 
 def _weights(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:

@@ -1,7 +1,7 @@
 """Answer prompts about images with a vision-language model."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -43,11 +43,6 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         self.vision = vision
         self._decoder = decoder
         self._max_positions = max_positions
-
-    def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
-        # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        rendered = [self._conversation.render_item(item) for item in inputs]
-        return map(self._encode_item, inputs, rendered)
 
     def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
         """Yield each prompt with its images, which the vision encoder reads once.

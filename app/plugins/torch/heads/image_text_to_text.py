@@ -1,7 +1,7 @@
 """Run vision-language models, which answer prompts about images."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.core.settings.model import ModelError
@@ -28,11 +28,6 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], 
         self._conversation = conversation
         self._continues_prompt = continues_prompt
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
-
-    def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
-        # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        rendered = [self._conversation.render_item(item) for item in inputs]
-        return map(self._encode_item, inputs, rendered)
 
     def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
         """Yield each prompt. The vision tower runs once, if possible."""

@@ -6,7 +6,7 @@ pipeline merges tokens into entities.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -62,8 +62,8 @@ def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
     marks = bool(getattr(texts.raw_tokenizer.model, "continuing_subword_prefix", None))
     network.config.id2label = dict(enumerate(spec.description.labels))
     pipelines: Any = importlib.import_module("transformers.pipelines.token_classification")
-    # The pipeline converts some words twice, which breaks the accents of byte-level vocabularies.
-    joiner = SimpleNamespace(convert_tokens_to_string=_joined)
+    # The pipeline converts some words twice, which breaks the accents of byte-level vocabularies: join spellings only.
+    joiner = SimpleNamespace(convert_tokens_to_string=lambda words: list(chain.from_iterable(words)))
     pipeline = pipelines.TokenClassificationPipeline(
         model=network.module, tokenizer=joiner, device=network.module.device
     )
@@ -87,11 +87,6 @@ def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
         return [tag_one(encoding, scores, item) for (encoding, scores), item in zip(scored, inputs, strict=True)]
 
     return tag
-
-
-def _joined(words: Iterable[list[str]]) -> list[str]:
-    """Return the spellings of several words in the place of their text."""
-    return list(chain.from_iterable(words))
 
 
 def _tokens(
