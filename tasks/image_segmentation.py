@@ -92,8 +92,10 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
     outputs = (*OBJECT_OUTPUTS, TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)))
 
     def postprocess(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
-        valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))
-        scores = np.where(valid, prediction.scores, np.float32(np.nan))
+        scores = prediction.scores.astype(np.float32)
+        for index, contours in enumerate(prediction.contours):
+            if len(contours) == 0 or not all(np.isfinite(contour).all() for contour in contours):
+                scores[index] = np.nan
         if item.parameters.nms:
             scores = drop_duplicates(bounds_of(prediction.contours), scores, prediction.labels, item.parameters)
         taken = take(prediction, select(scores, prediction.labels, item.parameters))
@@ -103,10 +105,6 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
     def similarity(self, targets: Segments, detected: Segments, scale: float, /) -> NDArray[np.float32]:
         scaled = [[contour * np.float32(scale) for contour in contours] for contours in targets.contours]
         return best_match(targets, detected, contour_ious(scaled, detected.contours))
-
-
-def _is_valid(contours: Sequence[Contour]) -> bool:
-    return len(contours) > 0 and all(np.isfinite(contour).all() for contour in contours)
 
 
 def _points(contour: Contour) -> list[Point]:

@@ -102,7 +102,9 @@ class TensorInference:
             if spec is None and request.lenient_inputs and len(self.inputs) == len(request.inputs) == 1:
                 (spec,) = self.inputs
             if spec is None:
-                raise invalid(f"Expected one of {_join_names(self._specs)}, got {tensor.name!r}", f"{path}.name")
+                raise invalid(
+                    f"Expected one of {', '.join(map(repr, self._specs))}, got {tensor.name!r}", f"{path}.name"
+                )
             if spec.name in tensors:
                 raise invalid(f"Expected each input once, got {tensor.name!r} again", f"{path}.name")
             tensors[spec.name] = _validated(tensor, spec, path, binary=self._binary, lenient=request.lenient_inputs)
@@ -238,7 +240,3 @@ def text_or_base64(value: bytes) -> object:
         return value.decode()
     except UnicodeDecodeError:
         return {"b64": base64.b64encode(value).decode()}
-
-
-def _join_names(names: Sequence[str] | Mapping[str, object]) -> str:
-    return ", ".join(repr(name) for name in names)

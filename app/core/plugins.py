@@ -165,7 +165,9 @@ class Registry(LoadedPlugins):
         for plugin in self.loaded.values():
             if plugin.protocols is not None:
                 protocols = _load(plugin, "protocols", plugin.protocols)(settings)
-                self._own(plugin, _protocol_names(protocols))
+                served = (*protocols.http, *(port.protocol for port in protocols.ports), *protocols.grpc)
+                self._own(plugin, [("protocol", protocol.name) for protocol in served])
+                self._own(plugin, [("gRPC port", name) for name in protocols.grpc_ports])
                 found.append(protocols)
         return Protocols(
             http=[extended(item, "endpoints", _WITH_ENDPOINTS) for protocols in found for item in protocols.http],
@@ -207,13 +209,6 @@ def _load(plugin: Plugin, hook: str, ref: Ref[T]) -> T:
         return ref.load()
     except Exception as error:
         raise PluginError(f"plugin {plugin.name}: {hook}: {type(error).__name__}: {error}") from error
-
-
-def _protocol_names(protocols: Protocols) -> Iterable[tuple[str, str]]:
-    for protocol in (*protocols.http, *(port.protocol for port in protocols.ports), *protocols.grpc):
-        yield "protocol", protocol.name
-    for name in protocols.grpc_ports:
-        yield "gRPC port", name
 
 
 def __getattr__(name: str) -> Any:

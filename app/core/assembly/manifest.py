@@ -67,8 +67,11 @@ def _check_files(source: ModelSource) -> list[ModelFile] | None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     digests = _parsed(manifest, content)
     files = [_verified(file, digests, manifest) for file in manifest_files(source)]
-    missing = {path for path in digests if _belongs_to_version(path, source)} - {file.relative_path for file in files}
-    if missing:
+    # Those of this version, and those beside the versions.
+    expected = {
+        path for path in digests if source.root is None or len(path.parts) == 1 or path.parts[0] == source.folder.name
+    }
+    if missing := expected - {file.relative_path for file in files}:
         raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
     return files
 
@@ -76,11 +79,6 @@ def _check_files(source: ModelSource) -> list[ModelFile] | None:
 def manifest_files(source: ModelSource) -> list[ModelFile]:
     """Return the files of a model that its manifest must list."""
     return [file for file in iterate_files(source, reject_special_files=True) if file.relative_path not in _OWN_FILES]
-
-
-def _belongs_to_version(path: PurePosixPath, source: ModelSource) -> bool:
-    """Return whether a file is one of this version's, or beside the versions."""
-    return source.root is None or len(path.parts) == 1 or path.parts[0] == source.folder.name
 
 
 def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:

@@ -1,10 +1,9 @@
 """Build the service: engine, observers, protocols and application."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 from grpc.aio import ServerInterceptor
@@ -34,8 +33,6 @@ from app.core.server.serving import Listener, ShutdownHooks
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
-
-PartT = TypeVar("PartT")
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -84,8 +81,10 @@ class Service:
             self.views |= parts.views
             if parts.close is not None:
                 self._exit_stack.callback(self._close, parts.close)
-        identities = _only([parts.identities for parts in self._parts], "identify clients")
-        access_control = open_access_control(settings, metrics, identities)
+        identities = [parts.identities for parts in self._parts if parts.identities is not None]
+        if len(identities) > 1:
+            raise ValueError("Only one plugin can identify clients")
+        access_control = open_access_control(settings, metrics, next(iter(identities), None))
         self.authenticates = access_control is not None
         access.secure(access_control)
         StateMetrics(self.engine, metrics)
@@ -184,11 +183,3 @@ class Service:
             self.engine.close()
             await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
             self._exit_stack.close()
-
-
-def _only(items: Iterable[PartT | None], action: str) -> PartT | None:
-    """Return the only item that is not None. Raise ValueError if there are several."""
-    found = [item for item in items if item is not None]
-    if len(found) > 1:
-        raise ValueError(f"Only one plugin can {action}")
-    return next(iter(found), None)

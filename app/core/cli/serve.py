@@ -129,8 +129,9 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
         others = [f"{name} at {other}" for name, other in addresses.items()]
         names = dict.fromkeys(item.source.name for item in service.registry.registrations if item.servable is not None)
         browser = ", also for a browser" if service.home is not None else ""
-        lines = [", ".join([f"Charioteer answers at {_style(address)}{browser}", *others])]
-        lines.append(f"Models: {', '.join(names)}")
+        # rich would need 3 MB more memory.
+        shown = f"\033[1m{address}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else address
+        lines = [", ".join([f"Charioteer answers at {shown}{browser}", *others]), f"Models: {', '.join(names)}"]
         # The server continues if standard error is closed.
         with suppress(OSError):
             sys.stderr.write("\n".join([*lines, ""]))
@@ -182,11 +183,6 @@ def _check_trusted_proxies() -> None:
         except ValueError as error:
             message = f"FORWARDED_ALLOW_IPS: Expected addresses and networks, such as 10.0.0.0/8: {error}"
             raise SettingsError(message) from None
-
-
-def _style(text: str) -> str:
-    """Return text for standard error, bold if it is a terminal. rich would need 3 MB more memory."""
-    return f"\033[1m{text}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
 
 
 def _import_structlog() -> None:

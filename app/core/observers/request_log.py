@@ -15,9 +15,11 @@ class RequestLog:
         self._log: Any = structlog.get_logger("charioteer.inference")
 
     def observe(self, context: RequestContext, /) -> None:
+        finished = datetime.fromtimestamp((context.timestamp + context.total) / 1e9, UTC).replace(tzinfo=None)
         fields: dict[str, object] = {
             "request_id": context.request_id,
-            "timestamp": _iso_time(context.timestamp + context.total),
+            # As other log lines have it. The line may be written a little later.
+            "timestamp": f"{finished.isoformat(timespec='microseconds')}Z",
             "protocol": context.protocol,
             "model": context.model_name,
             "version": context.model_version,
@@ -47,11 +49,6 @@ class RequestLog:
             self._log.info(name, outcome="ok", **fields)
         else:
             self._log.warning(name, outcome=context.outcome.value, error=context.error, **fields)
-
-
-def _iso_time(nanoseconds: int) -> str:
-    """Return a time since 1970 as other log lines have it. The line may be written a little later."""
-    return f"{datetime.fromtimestamp(nanoseconds / 1e9, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _milliseconds(nanoseconds: int) -> float:

@@ -84,24 +84,14 @@ def read_call_info(call: Call, protocol: str) -> RequestContext:
     metadata = metadata_of(call)
     context = new_context(metadata, protocol, address_of_call(call))
     remaining: Any = call.time_remaining()
-    if remaining is not None:
-        context.timeout = _timeout(context.timeout, remaining)
+    requested = MAX_TIMEOUT_SECONDS if context.timeout is None else context.timeout
+    # Many libraries send a deadline of years for clients without one. A timeout in the metadata that is longer, or NaN,
+    # is kept, so that it is rejected later, as over HTTP.
+    if remaining is not None and requested <= MAX_TIMEOUT_SECONDS:
+        context.timeout = min(remaining, requested)
     context.client = CLIENT.get()
     set_trailing_metadata(call, context)
     return context
-
-
-def _timeout(requested: float | None, remaining: float) -> float:
-    """Return the shorter of the timeout in a call's metadata, if any, and its remaining time, in seconds.
-
-    The metadata is checked as over HTTP. The remaining time is limited to the maximum, because many libraries send a
-    deadline of years for clients without one.
-    """
-    remaining = min(remaining, MAX_TIMEOUT_SECONDS)
-    if requested is None:
-        return remaining
-    # Keep a value above the maximum, or NaN, so that it is rejected later.
-    return min(remaining, requested) if requested <= MAX_TIMEOUT_SECONDS else requested
 
 
 def address_of_call(call: Call) -> str:
@@ -124,15 +114,10 @@ def set_trailing_metadata(call: Call, context: RequestContext, error: InferenceE
     call.set_trailing_metadata(tuple(metadata.items()))
 
 
-def status_of_error(error: InferenceError) -> grpc.StatusCode:
-    """Return the status of an error's kind."""
-    return grpc_status(error.kind)
-
-
 def unary_handler(
     protocol: str,
     method: Callable[[bytes, RequestContext], Awaitable[bytes]],
-    status_of: Callable[[InferenceError], grpc.StatusCode] = status_of_error,
+    status_of: Callable[[InferenceError], grpc.StatusCode] = lambda error: grpc_status(error.kind),
 ) -> Handler:
     """Return a handler for `method`. Errors end the call with the status that `status_of` returns."""
 
@@ -154,7 +139,7 @@ async def abort_call(
     call: Call,
     context: RequestContext,
     failure: Exception,
-    status_of: Callable[[InferenceError], grpc.StatusCode] = status_of_error,
+    status_of: Callable[[InferenceError], grpc.StatusCode] = lambda error: grpc_status(error.kind),
 ) -> bytes:
     """End a call because of `failure`. Clients see only an `InferenceError`; other exceptions are logged."""
     if not isinstance(failure, InferenceError):

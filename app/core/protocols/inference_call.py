@@ -88,10 +88,6 @@ class HandledCall(CodecCall, frozen=True, kw_only=True, eq=False):
     handle: Callable[..., Awaitable[HttpResponse]]
 
 
-def _no_end() -> bytes:
-    return b""
-
-
 class Stream(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An inference whose answer is sent in parts, the first one before the status is known to be 200.
 
@@ -104,7 +100,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     outputs: AsyncGenerator[bytes]
     encode_error: Callable[[InferenceError], bytes]
-    encode_end: Callable[[], bytes] = _no_end
+    encode_end: Callable[[], bytes] = bytes
     media_type: str = EVENT_STREAM
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
 

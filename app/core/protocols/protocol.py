@@ -129,8 +129,8 @@ class HttpProtocol(Protocol):
         ...
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        """Return the body of a response for `error`."""
-        return error_object(error)
+        """Return the body of a response for `error`; by default ``{"error": "..."}``."""
+        return msgspec.json.encode({"error": str(error)})
 
     def routing_error(self, _: int, message: str, /) -> bytes:
         """Return the body of a response with an HTTP status, when no endpoint matches."""
@@ -177,11 +177,6 @@ def report_rejections(engine: Engine, context: RequestContext, model_name: str =
         yield
     except InferenceError as error:
         raise engine.report_rejected(context, error, model_name) from None
-
-
-def error_object(error: InferenceError) -> bytes:
-    """Return ``{"error": "..."}``, the body of Chariot, KServe, the Open Inference Protocol and TensorFlow Serving."""
-    return msgspec.json.encode({"error": str(error)})
 
 
 def json_response(content: bytes, status: int = 200) -> Response[bytes]:

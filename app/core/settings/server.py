@@ -5,7 +5,6 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from cyclopts import Parameter
@@ -34,20 +33,6 @@ Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.M
 
 class SettingsError(Exception):
     """The server cannot run with these settings. The message is for its operator."""
-
-
-def check_url(url: str, option: str) -> None:
-    """Check that the URL of an option is one of HTTP, without a request.
-
-    Raise SettingsError naming the option, not the URL, which may contain a secret.
-    """
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise SettingsError(f"{option}: Expected a URL that begins with http:// or https://")
 
 
 @Parameter(name="*", group=MODELS)

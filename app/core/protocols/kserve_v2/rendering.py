@@ -149,16 +149,13 @@ def _classify(
     labels = labels_by_index if len(labels_by_index) == rows.shape[1] else [""] * rows.shape[1]
     names = by_score.get("labels", [[label.encode() for label in labels]] * len(rows))
     numbers = by_score.get("class_ids", [range(rows.shape[1])] * len(rows))
+    # Triton prints floating-point numbers with six decimals (std::to_string), and integers without decimals.
+    number_format = "f" if rows.dtype.kind == "f" else ""
     class_texts = [
-        _class_text(rows[row, index], numbers[row][index], names[row][index])
+        f"{rows[row, index]:{number_format}}:{numbers[row][index]}".encode()
+        + (b":" + label if (label := names[row][index]) else b"")
         for row, indices in enumerate(best.tolist())
         for index in indices
     ]
     data = np.array(class_texts, object).reshape(*tensor.shape[:-1], count)
     return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=data)
-
-
-def _class_text(score: Any, number: int, label: bytes) -> bytes:
-    # Triton prints floating-point numbers with six decimals (std::to_string), and integers without decimals.
-    text = f"{score:f}" if score.dtype.kind == "f" else str(score)
-    return f"{text}:{number}".encode() + (b":" + label if label else b"")

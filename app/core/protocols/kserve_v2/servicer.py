@@ -15,7 +15,6 @@ import msgspec
 
 from app.core.engine.cancellation import stopping_error
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registration
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.proto import INFERENCE
@@ -122,10 +121,6 @@ class _Inferences:
             raise self._engine.report_rejected(context, error, request.model_name) from None
 
 
-def _registration(engine: Engine, model: Any) -> Registration:
-    return engine.registry.find(model.name, model.version or None)
-
-
 def _is_model_ready(engine: Engine, model: Any) -> bool:
     try:
         engine.ready_model(model.name, model.version or None)
@@ -145,7 +140,10 @@ _CALLS: PlainCalls = {
     "ServerReady": ("open", lambda engine, _: {"ready": not engine.not_ready_reason}),
     "ServerMetadata": ("infer", lambda engine, _: server_metadata(engine)),
     "ModelReady": ("infer", lambda engine, model: {"ready": _is_model_ready(engine, model)}),
-    "ModelMetadata": ("infer", lambda engine, model: model_metadata(engine, _registration(engine, model))),
+    "ModelMetadata": (
+        "infer",
+        lambda engine, model: model_metadata(engine, engine.registry.find(model.name, model.version or None)),
+    ),
 }
 
 

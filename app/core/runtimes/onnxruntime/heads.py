@@ -1,7 +1,6 @@
 """Bind an inspected vision model to its task: run its graph on images, and decode the outputs with its layout."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.inspection import Inspection
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, Outline
-from tasks.image_classification import Classification, ClassificationInput, ImageClassification
+from tasks.image_classification import Classification, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import Tensor, TensorSpec
@@ -56,11 +55,6 @@ def blank_image(graph: ImageGraph) -> Image:
     return Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
 
 
-def _classification(model: OnnxImageModel, item: ClassificationInput, answer: RawOutputs) -> Classification:
-    del item
-    return Classification(labels=model.names, scores=model.match.decode(answer))
-
-
 def _detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> Detections:
     candidates: Candidates = model.match.decode(answer, item.parameters)
     keypoints = None
@@ -92,13 +86,6 @@ def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs
     return Segments(labels=labels, scores=outline.scores, contours=outline.contours, pixel_scores=outline.pixel_scores)
 
 
-def _tensors(
-    model: OnnxImageModel, item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]
-) -> ImageTensors:
-    del model, item
-    return ImageTensors(as_tensors(outputs, answer.outputs))
-
-
 def _head(
     create_task: Callable[[Match], Task[Any, Any]], predict: Callable[[OnnxImageModel, Any, RawOutputs], Any]
 ) -> Head:
@@ -112,12 +99,19 @@ def _head(
 
 def _tensor_head(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
     outputs = graph.output_specs()
-    model = OnnxImageModel(graph, match, names, partial(_tensors, outputs=outputs))
+
+    def predict(_: OnnxImageModel, __: ImageTensorInput, answer: RawOutputs) -> ImageTensors:
+        return ImageTensors(as_tensors(outputs, answer.outputs))
+
+    model = OnnxImageModel(graph, match, names, predict)
     return ImageTensorInference(outputs), model, ImageTensorInput(blank_image(graph))
 
 
 HEADS: Mapping[TaskType, Head] = {
-    TaskType.IMAGE_CLASSIFICATION: _head(lambda _: ImageClassification(), _classification),
+    TaskType.IMAGE_CLASSIFICATION: _head(
+        lambda _: ImageClassification(),
+        lambda model, _, answer: Classification(labels=model.names, scores=model.match.decode(answer)),
+    ),
     TaskType.OBJECT_DETECTION: _head(lambda match: ObjectDetection(keypoints=match.keypoints), _detections),
     TaskType.ORIENTED_OBJECT_DETECTION: _head(lambda _: OrientedObjectDetection(), _oriented_detections),
     TaskType.IMAGE_SEGMENTATION: _head(lambda _: ImageSegmentation(), _segments),

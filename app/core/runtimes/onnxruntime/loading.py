@@ -45,7 +45,11 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     if _is_tensor_model(source, session):
         task = TensorInference(session.inputs, session.outputs)
         description = _describe_tensor_model(source, session)
-        return Servable(task, partial(_predict, session), description, source.settings.parameters)
+
+        def predict(inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
+            return [Tensors(as_tensors(session.outputs, session.run(item.tensors))) for item in inputs]
+
+        return Servable(task, predict, description, source.settings.parameters)
     inspection = inspect_model(source, session)
     task, model, example = task_and_model(inspection)
     try:
@@ -67,11 +71,6 @@ def open_session(source: ModelSource) -> Session:
     if precision != "fp32" and source.settings.runtime in (None, "onnxruntime"):
         session.facts = (describe_precision(source, session.file, accelerated=is_accelerated(precision)),)
     return session
-
-
-def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
-    """Return the outputs of any graph for each input."""
-    return [Tensors(as_tensors(session.outputs, session.run(item.tensors))) for item in inputs]
 
 
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:

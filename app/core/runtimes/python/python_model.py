@@ -75,8 +75,10 @@ class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     def _answers(self, lease: InstanceLease, inputs: Sequence[Any]) -> Sequence[tuple[object, str]]:
         """Return what ``predict`` answers to each input, with its path in error messages."""
+        if self._form.call_per_prompt:
+            return [([self._call(lease, arguments) for arguments in self._arguments(item)], _RESULT) for item in inputs]
         if not self._form.batch:
-            return [(self._answer(lease, item), _RESULT) for item in inputs]
+            return [(self._call(lease, *self._arguments(item)), _RESULT) for item in inputs]
         result = lease.run(methodcaller("predict", **self._lists(inputs, self._form.names)))
         answers = items(result)
         if answers is None or len(answers) != len(inputs):
@@ -98,10 +100,6 @@ class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
                 answer = convert(answer, path, self._adapter.task.task_type)
             predictions.append(self._adapter.parse(answer, path, item, self._labels))
         return predictions
-
-    def _answer(self, lease: InstanceLease, item: Any) -> object:
-        answers = [self._call(lease, arguments) for arguments in self._arguments(item)]
-        return answers if self._form.call_per_prompt else answers[0]
 
     def _arguments(self, item: Any) -> Sequence[Mapping[str, object]]:
         """Return the arguments of each call for one sample: one call, or one for each prompt."""

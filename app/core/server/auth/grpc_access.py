@@ -149,14 +149,18 @@ async def _abort(call: Call, error: AccessError) -> None:
 def _audited_handler(protocol: GrpcProtocol, name: str, handler: Any) -> Handler:
     inner = handler.unary_unary
 
-    async def answer(data: bytes, call: Call) -> bytes:
+    async def answer(data: bytes, call: Any) -> bytes:
         succeeded = False
         try:
             response = await inner(data, call)
             succeeded = True
             return response
         finally:
-            status = "OK" if succeeded else _status_name(call)
+            status = "OK"
+            if not succeeded:
+                code = call.code()
+                status = code.name if isinstance(code, grpc.StatusCode) else "CANCELLED"
+            returned: dict[str, str] = dict(call.trailing_metadata() or ())
             audit(
                 _action(name),
                 model=protocol.target_model(data),
@@ -164,21 +168,10 @@ def _audited_handler(protocol: GrpcProtocol, name: str, handler: Any) -> Handler
                 status=status,
                 client=CLIENT.get(),
                 address=address_of_call(call),
-                request_id=_request_id(call),
+                request_id=returned.get(REQUEST_ID_HEADER) or metadata_of(call).get(REQUEST_ID_HEADER, ""),
             )
 
     return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", answer)))
-
-
-def _status_name(call: Any) -> str:
-    code = call.code()
-    return grpc.StatusCode(code).name if isinstance(code, grpc.StatusCode) else "CANCELLED"
-
-
-def _request_id(call: Any) -> str:
-    """Return the request id from the response metadata, or from the client."""
-    trailing_metadata: dict[str, str] = dict(call.trailing_metadata() or ())
-    return trailing_metadata.get(REQUEST_ID_HEADER) or metadata_of(call).get(REQUEST_ID_HEADER, "")
 
 
 def _action(name: str) -> str:

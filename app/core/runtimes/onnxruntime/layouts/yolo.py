@@ -120,13 +120,6 @@ def _shows_detections(view: GraphView) -> bool:
     return metadata.task is not None or metadata.suppressed or bool((view.outputs[0].blank[..., BOX_VALUES] > 0).any())
 
 
-def _are_detections(view: GraphView) -> bool:
-    """Return whether the columns for scores and classes hold such values; some graphs fill unused rows with -1."""
-    rows = view.outputs[0].blank[..., BOX_VALUES:DETECTION_VALUES].reshape(-1, 2)
-    scores, numbers = rows[np.isfinite(rows).all(axis=1)].T
-    return bool(((scores <= 1) & (numbers == np.floor(numbers))).all())
-
-
 def candidate_counts(view: GraphView) -> tuple[set[int], set[int]]:
     """Return the possible numbers of candidates of grids over the input: with one and with several for each cell."""
     height, width = view.size
@@ -144,7 +137,12 @@ def _may_be_suppressed(view: GraphView) -> bool:
     metadata, count = view.model_files.metadata, view.outputs[0].shape[1]
     if metadata.suppressed or metadata.end_to_end:
         return True
-    return all(count not in counts for counts in candidate_counts(view)) and _are_detections(view)
+    if any(count in counts for counts in candidate_counts(view)):
+        return False
+    # The columns for scores and classes hold such values; some graphs fill unused rows with -1.
+    rows = view.outputs[0].blank[..., BOX_VALUES:DETECTION_VALUES].reshape(-1, 2)
+    scores, numbers = rows[np.isfinite(rows).all(axis=1)].T
+    return bool(((scores <= 1) & (numbers == np.floor(numbers))).all())
 
 
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
