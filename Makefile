@@ -28,23 +28,8 @@ quick: $(VENV)/.test ## [test] run the quick tests of the folders that changed (
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
 	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
 
-# Debian's qemu-user-static emulates a processor with AVX2 and without AVX-512 and VNNI, ten times slower. It does not run
-# the decoder of AVIF, and child processes run natively: these tests need neither.
-QEMU := qemu-x86_64-static
-NUMERIC_TESTS := $(addprefix tests/,$(addprefix tasks/,$(addprefix vision/test_,boxes.py contours.py request.py rotated_ious.py tiles.py) \
-		test_postprocessing.py test_predictions.py) \
-	$(addprefix core/runtimes/onnxruntime/,heads images layouts test_grey_inputs.py test_tensor_graphs.py test_vision.py \
-		test_session.py::test_signed_int8_weights_do_not_saturate) \
-	$(addprefix plugins/explanations/,test_masks.py test_rows.py test_sampling.py test_similarity.py) \
-	$(addprefix plugins/tuning/test_quantization.py::test_,graph_of_an_older_opset_is_quantised_and_served \
-		quantised_version_is_served_with_close_answers_and_the_same_settings) \
-	plugins/evaluation/metrics \
-	$(addprefix plugins/drift/,test_hypothesis_tests.py test_comparison.py test_measurement.py))
-
 test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated processor without AVX-512 (20 minutes)
-	@command -v $(QEMU) >/dev/null || { echo "$(QEMU) is missing: apt-get install qemu-user-static" >&2; exit 1; }
-	@$(QEMU) -cpu max $(BIN)/python -m pytest -p no:xdist --hypothesis-profile brief \
-		--override-ini faulthandler_timeout=1200 -m "not slow" $(NUMERIC_TESTS)
+	@$(BIN)/python -m tests.support.processors
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
 # The tests start processes and wait for them: three workers keep two cores busy, and four slow Ray down.

@@ -43,22 +43,6 @@ def test_slow_and_long_tests_have_existing_paths() -> None:
     assert [path for path in (*SLOW, *LONGEST) if not path.exists()] == []
 
 
-def test_processors_are_tested_with_existing_files_and_only_with_an_emulator(tmp_path: Path) -> None:
-    (tmp_path / ".test").touch()
-    command = ["make", f"VENV={tmp_path}", "test-processors"]
-    missing = subprocess.run([*command, "QEMU=no-emulator"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert missing.returncode != 0
-    assert "no-emulator is missing: apt-get install qemu-user-static" in missing.stderr
-    recipe = subprocess.run([*command, "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
-    paths = [argument.partition("::") for argument in recipe.split() if argument.startswith("tests/")]
-    assert len(paths) > 10
-    assert [path for path, _, name in paths if not (ROOT / path).exists() or (name and name not in _text(path))] == []
-
-
-def _text(path: str) -> str:
-    return (ROOT / path).read_text()
-
-
 def test_check_fails_if_one_of_its_parts_fails(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -1,0 +1,41 @@
+"""The tests on an emulated processor, with other programs in place of the emulator."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import processors
+
+PROGRAM = """#!/bin/sh
+[ "$1 $2" = "-cpu max" ] || exit 9
+echo run >> {log}
+[ $(wc -l < {log}) -gt {crashes} ] || kill -SEGV $$
+exit {status}
+"""
+
+
+def emulator(folder: Path, *, crashes: int = 0, status: int = 0) -> str:
+    program = folder / "emulator"
+    program.write_text(PROGRAM.format(log=folder / "log", crashes=crashes, status=status))
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_tests_exist() -> None:
+    for path, _, name in (path.partition("::") for path in processors.PATHS):
+        assert (processors.ROOT / path).exists()
+        assert not name or f"def {name}(" in (processors.ROOT / path).read_text()
+
+
+def test_missing_emulator_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert processors.main("no-emulator") == 1
+    assert "no-emulator is missing: apt-get install qemu-user-static" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("crashes", "status", "runs"), [(0, 0, 1), (1, 0, 2), (3, 0, 3), (0, 1, 1)])
+def test_crash_of_the_emulator_is_repeated_and_a_failure_is_not(
+    tmp_path: Path, crashes: int, status: int, runs: int
+) -> None:
+    found = processors.main(emulator(tmp_path, crashes=crashes, status=status), ["a"])
+    assert found == (1 if status or crashes == 3 else 0)
+    assert (tmp_path / "log").read_text().count("run") == runs
