@@ -47,7 +47,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class ModelSection(Struct, frozen=True, kw_only=True):
-    """Settings of a model, or parameters of an input: the object `name`, or fields beside the others without a name.
+    """Settings of a model, or parameters of an input: fields of the object `name`, or without one of the top level.
 
     Every field of the type needs a default. `ModelSettings.of` and `InputParameters.of` return the values.
     """
@@ -91,7 +91,10 @@ class Runtime(Protocol):
 
 
 class ModelLoader(Protocol):
-    """Calls a function that inspects or loads a model, `elsewhere` or to change the result; may raise `ModelError`."""
+    """Wraps the inspection and the loading of models: it changes the result, or calls them `elsewhere`.
+
+    Both may raise `ModelError`.
+    """
 
     elsewhere: bool
 

@@ -112,7 +112,7 @@ def _is_sliver(objects: Objects, group: Indices, merged: Sequence[Indices]) -> b
 
 
 def _near(objects: Objects, index: int, others: Indices) -> Indices:
-    """Return those of `others` of the same class whose bounds meet those of an object."""
+    """Return the indices in `others` of objects that have the class of this object and meet its bounds."""
     return near(objects.shapes.bounds, index, others[objects.class_ids[others] == objects.class_ids[index]])
 
 

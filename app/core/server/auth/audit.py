@@ -40,8 +40,8 @@ def audit(
     """Write one line of the audit log.
 
     The action is ``load``, ``unload``, ``online`` or ``offline``, the outcome ``ok``, ``refused`` or ``failed``. The
-    status is that of HTTP, or the name of that of gRPC. The model is empty if a request has none, or was rejected
-    unread.
+    status is an HTTP status code, or the name of a gRPC status. The model is empty if a request names none, or was
+    rejected unread.
     """
     log: Any = structlog.get_logger("charioteer.audit")
     log.info(

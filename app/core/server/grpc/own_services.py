@@ -101,7 +101,7 @@ class Health:
 class Reflection(grpc.GenericRpcHandler):
     """Handle both versions, whose messages are the same. Few clients need the libraries: the first call imports them.
 
-    The names are those of all other services, the files only those of services that are not gRPC's own.
+    `names` lists all other services. `files` describe the services of protocols.
     """
 
     def __init__(self, parser: MessageParser, names: Sequence[str], files: Sequence[FileDescriptor]) -> None:

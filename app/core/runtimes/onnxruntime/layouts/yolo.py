@@ -146,7 +146,7 @@ def _may_be_suppressed(view: GraphView) -> bool:
 
 
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
-    """Return whether the shape determines if boxes have an angle, and whether they have one."""
+    """Return whether the shape decides the kind of boxes, and whether they are oriented."""
     is_declared = view.declared_layout in _SUPPRESSED
     if columns in (DETECTION_VALUES, DETECTION_VALUES + 1) and (
         is_declared or (view.declared_layout is None and _may_be_suppressed(view))
