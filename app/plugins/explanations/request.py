@@ -71,7 +71,8 @@ def explain_request(
 
     if explainer == "numbers":
         return _explain_rows(servable, request, limits, parameters, before(end))
-    result, targets_of_outputs = _named_targets(servable, request, limits, parameters)
+    label, max_objects = parameters.label, parameters.max_objects
+    result, targets_of_outputs = explanation_targets(servable, request, limits, label, max_objects)
     targets = [target for output in targets_of_outputs for target in output]
     counts = _sample_counts(targets, parameters, limits)
     calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
@@ -100,25 +101,16 @@ def explanation_targets(
     result, groups, predictions = _answer(servable, request, limits, servable.model)
     raw_predictions = iter(predictions)
     target = partial(ExplanationTarget, task=task, model=partial(call_model, servable.model))
-    return result, [
-        [
-            target(item=item, predictions=task.targets(next(raw_predictions), filtered, label, max_objects))
-            for item, filtered in zip(group.items, output.predictions, strict=True)
-        ]
-        for group, output in zip(groups, result.outputs, strict=True)
-    ]
-
-
-def _named_targets(
-    servable: Servable, request: InferenceRequest, limits: Limits, parameters: Any
-) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget]]]:
-    """Return the targets; an error about the label names it as a parameter of the request."""
     try:
-        return explanation_targets(servable, request, limits, parameters.label, parameters.max_objects)
+        return result, [
+            [
+                target(item=item, predictions=task.targets(next(raw_predictions), filtered, label, max_objects))
+                for item, filtered in zip(group.items, output.predictions, strict=True)
+            ]
+            for group, output in zip(groups, result.outputs, strict=True)
+        ]
     except InferenceError as error:
-        if error.path != "label":
-            raise
-        raise error.with_prefix("parameters") from None
+        raise (error.with_prefix("parameters") if error.path == "label" else error) from None
 
 
 def _answer(
