@@ -88,13 +88,12 @@ MUTANTS = (
     Mutant('"refused" if status in _REFUSED_STATUSES else ', "", "core/server/auth"),
     # Recording
     Mutant("if score is None or score >= _MIN_SCORE", "if score is None or score > _MIN_SCORE", _RECORDING),
-    Mutant("max(scores[label]) if label in scores", "min(scores[label]) if label in scores", _RECORDING),
+    Mutant("max(found, default=None)", "min(found, default=None)", _RECORDING),
     Mutant('rows = [row for row in rows if row.recording["id"] not in existing]', "pass", _RECORDING),
     Mutant("return key.casefold() in self._keys", "return key in self._keys", "plugins/recording"),
     Mutant("if deleted == _MAX_DELETED", "if False", "plugins/recording/test_retention.py"),
     Mutant("numbers[limit - 1] if len(numbers) > limit", "numbers[limit - 1] if len(numbers) >= limit", _QUERY),
-    Mutant("if west <= east else", "if True else", _QUERY),
-    Mutant("inferences.c.started < _microseconds", "inferences.c.started <= _microseconds", _QUERY),
+    Mutant('("until", operator.lt)', '("until", operator.le)', _QUERY),
 )
 # fmt: on
 
