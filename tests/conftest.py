@@ -29,7 +29,7 @@ _TESTS = Path(__file__).parent
 SLOW = tuple(
     _TESTS / name
     for name in (
-        "plugins/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray",
+        "plugins/transformers/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray",
         "conformance/test_schema.py", "core/proto/test_proto.py",
     )
 )  # fmt: skip
@@ -45,7 +45,7 @@ LONGEST = tuple(
     _TESTS / name
     for name in (
         "plugins/ray/test_ray_serve.py", "clients/test_foreign_clients.py", "browser", "installed/test_readme.py",
-        "installed/test_extras.py", "plugins/torch", "deploy/test_image.py", "faults/test_stopping.py",
+        "installed/test_extras.py", "plugins/transformers/torch", "deploy/test_image.py", "faults/test_stopping.py",
         "plugins/conformance/test_deliberate_faults.py", "test_distribution.py", "plugins/isolation/test_server.py",
         "plugins/evaluation/test_command.py", "plugins/recording/test_recording_server.py",
         "core/server/test_process.py", "faults/test_soak.py", "faults/test_surroundings.py",
@@ -53,7 +53,7 @@ LONGEST = tuple(
 )  # fmt: skip
 """Files and folders that take longest: at the end no worker waits long."""
 
-_TOGETHER = ("tests/browser/test_try", "tests/browser/", "tests/plugins/torch/")
+_TOGETHER = ("tests/browser/test_try", "tests/browser/", "tests/plugins/transformers/torch/")
 """Files that one worker runs, because they share a browser and a server, or the import of torch.
 
 Two workers share the tests of the page: about half of their time is in the files `test_try_*.py`.

@@ -18,11 +18,11 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.core.wire.bytes_elements import BinaryElement, StringElement
+from app.plugins.authoring.drawing.image import draw
 from app.plugins.authoring.init import init
 from app.plugins.authoring.predict import predict
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.plugins.drawing.image import draw
 from app.plugins.drift.measurement import DriftInput, measure_images
 from app.plugins.evaluation.answers import MEASURED_TASKS, infer_task
 from app.plugins.evaluation.dataset import EvaluationError

@@ -1,11 +1,11 @@
-"""The server: Chariot's protocols, KServe V2, ONNX models and Python classes. Plugins add the rest."""
+"""The server: Chariot's and KServe's protocols, ONNX models and Python classes. Plugins add the rest."""
 
 from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
     name="core",
-    summary="Chariot's protocols, KServe V2, ONNX models and Python classes.",
+    summary="Chariot's and KServe's protocols, ONNX models and Python classes.",
     public={
         "ModelError": "app.core.settings.model",
         "Classification": "tasks.image_classification",

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.core.server.auth.api_keys import ApiKey
-from app.plugins.keys.key_file import add_key
+from app.plugins.access.keys.key_file import add_key
 from tests.browser.programs import Programs
 from tests.browser.test_request_view import choose, copy_text, run_shell
 from tests.browser.try_view import IMAGES, MODELS

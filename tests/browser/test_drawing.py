@@ -7,7 +7,7 @@ import numpy as np
 import PIL.Image
 from playwright.sync_api import Browser, Page, expect
 
-from app.plugins.drawing.palette import colour_of
+from app.plugins.authoring.drawing.palette import colour_of
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
 from tests.browser.try_view import expect_drawn

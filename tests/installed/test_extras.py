@@ -11,7 +11,7 @@ from app.plugins.drift.baseline import Baseline, write_baseline
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS, linked_environment
 from tests.installed.workspace import Workspace, inference_request
-from tests.plugins.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
+from tests.plugins.access.jwt.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.data.drift_samples import sample
 from tests.support.data.recorded_rows import recorded_rows
 from tests.support.models import tiny_vision
@@ -49,7 +49,7 @@ EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # Ray starts its own processes; tests/plugins/ray has an environment with this extra alone.
     "ray": "tests/plugins/ray/driver.py",
     # The registry has torchvision, which timm needs, for CUDA only; its test needs none of the missing operators.
-    "timm": "tests/plugins/torch/test_timm.py",
+    "timm": "tests/plugins/transformers/torch/test_timm.py",
 }
 """Extras that no command needs, and the file that tests each."""
 

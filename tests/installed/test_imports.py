@@ -15,9 +15,9 @@ MISSING_PACKAGE: Mapping[str, str] = {
     "app.plugins.ray.ingress": "ray",
     "app.plugins.ray.remote": "ray",
     "app.plugins.ray.replica": "ray",
-    "app.plugins.otel.tracing": "opentelemetry",
+    "app.plugins.observability.otel.tracing": "opentelemetry",
     "app.plugins.recording.export.parquet": "pyarrow",
-    "app.plugins.jwt.validator": "jwt",
+    "app.plugins.access.jwt.validator": "jwt",
 }
 """The missing package of each module that needs an extra; all others import."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from app.core.hooks import Protocols
 from app.core.protocols.chariot_v2.routes import ChariotV2
 from app.core.protocols.chariot_v2_kserve.routes import ChariotV2KServe
+from app.core.protocols.kserve_v1.routes import KServeV1
 from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.protocols.kserve_v2.servicer import KServeV2Grpc
 from app.core.protocols.protocol import HttpProtocol
@@ -20,4 +21,5 @@ CHARIOT_PROTOCOLS: Mapping[str, HttpProtocol] = {
 
 def core_protocols(settings: ListeningSettings) -> Protocols:
     """Return the protocols that a server has without plugins."""
-    return Protocols(http=(CHARIOT_PROTOCOLS[settings.chariot_protocol], KServeV2()), grpc=(KServeV2Grpc(),))
+    chariot = CHARIOT_PROTOCOLS[settings.chariot_protocol]
+    return Protocols(http=(chariot, KServeV1(), KServeV2()), grpc=(KServeV2Grpc(),))

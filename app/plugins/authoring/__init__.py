@@ -1,6 +1,6 @@
-"""Starter models, checks, archives and manifests of models, and one image through a model without a server."""
+"""Starter models, checks, archives and manifests of models, drawings, and folders of other servers."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
 
 _COMMANDS = (
     ("check", "models", "List the models that `serve` would load."),
@@ -14,8 +14,9 @@ _COMMANDS = (
 
 plugin = Plugin(
     api=1,
-    requires=("drawing",),
     commands=tuple(
         Command(name=name, run=f"app.plugins.authoring.{module}:{name}", help=text) for module, name, text in _COMMANDS
     ),
+    loaders=Ref("app.plugins.authoring.other_formats.loader:LOADERS"),
+    formats=Ref("app.plugins.authoring.other_formats.formats:FORMATS"),
 )

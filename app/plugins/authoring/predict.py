@@ -16,8 +16,8 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.drawing.image import check_image_path, write_image
-from app.plugins.drawing.image import draw as draw_records
+from app.plugins.authoring.drawing.image import check_image_path, write_image
+from app.plugins.authoring.drawing.image import draw as draw_records
 from tasks.inference.error import InferenceError
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image

@@ -5,7 +5,7 @@ from app.plugins.explanations.settings import ExplanationSettings
 
 plugin = Plugin(
     api=1,
-    requires=("drawing", "kserve_v1"),
+    requires=("authoring",),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
     start=Ref("app.plugins.explanations.lane:start"),

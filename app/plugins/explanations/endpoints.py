@@ -7,6 +7,9 @@ from typing import Any
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead
+from app.core.protocols.kserve_v1.codec import RequestCodec
+from app.core.protocols.kserve_v1.routes import create_codec, v1_inference
+from app.core.protocols.kserve_v1.wire import WireResponse
 from app.core.protocols.protocol import INFER_FAILURES, Endpoint
 from app.plugins.explanations.explainer import explainer_of
 from app.plugins.explanations.lane import Explanations, explain
@@ -16,9 +19,6 @@ from app.plugins.explanations.wire import (
     wire_explanations,
     wire_row_explanations,
 )
-from app.plugins.kserve_v1.codec import RequestCodec
-from app.plugins.kserve_v1.routes import create_codec, v1_inference
-from app.plugins.kserve_v1.wire import WireResponse
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse

@@ -1,8 +1,14 @@
-"""ONNX models with the metadata file JATIC_ONNX of MAITE's tools."""
+"""Models of MAITE's tools: ONNX files with JATIC's metadata, MAITE's interface, and objects of supervision."""
 
 from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
+    requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
+    public={"as_maite": "app.plugins.jatic.maite.models"},
+    extends={
+        "python.models": Ref("app.plugins.jatic.maite.python_models:ADAPTERS"),
+        "python.answers": Ref("app.plugins.jatic.answers:CONVERTERS"),
+    },
 )

@@ -4,7 +4,6 @@ from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    requires=("kserve_v1",),
     protocols=Ref("app.plugins.openai.routes:protocols"),
     extends={
         "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
-from app.plugins.kserve_v1.wire import WireModel
+from app.core.protocols.kserve_v1.wire import WireModel
 from tasks.inference.tensor import Datatype, TensorSpec
 
 _EMBEDDING = "embedding"

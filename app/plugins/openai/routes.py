@@ -12,11 +12,11 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Protocols
 from app.core.protocols.inference_call import EVENT_STREAM, InferenceCall, RequestHead, Stream
+from app.core.protocols.kserve_v1.wire import WireModel
 from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
 from app.core.wire.json_body import event, read_json
-from app.plugins.kserve_v1.wire import WireModel
 from app.plugins.openai.codec import ChatCodec, find_model
 from app.plugins.openai.embeddings import EmbeddingsCall
 from app.plugins.openai.model_list import is_listed, listed_models

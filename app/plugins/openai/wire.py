@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from app.plugins.kserve_v1.wire import WireModel
+from app.core.protocols.kserve_v1.wire import WireModel
 
 
 class WireModelName(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,24 @@
-"""A web page to try models, and to load and unload them."""
+"""A web page to try models and to load them, the description of the server in OpenAPI, and its options."""
 
-from app.core.hooks import Page, Plugin, Ref, View
+from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
 
 plugin = Plugin(
     api=1,
-    requires=("drawing",),
+    requires=("authoring",),
     settings=(PageSettings,),
+    commands=(
+        Command(
+            name="config",
+            run="app.plugins.page.configuration.command:config",
+            help="Show the options of `serve` and where their values come from.",
+        ),
+        Command(
+            name="env-schema",
+            run="app.plugins.page.configuration.command:env_schema",
+            help="Print a JSON Schema of environment variables.",
+        ),
+    ),
     start=Ref("app.plugins.page.page:start"),
     page=Page(
         views=(
@@ -16,8 +28,13 @@ plugin = Plugin(
         ),
         requests={
             "chariot": "request_chariot.js",
+            "v1": "request_v1.js",
             "v2": "request_v2.js",
             "grpc": "request_grpc.js",
         },
     ),
+    extends={
+        "server.handlers": Ref("app.plugins.page.openapi.routes:HANDLERS"),
+        "server.operations": Ref("app.plugins.page.openapi.routes:OPERATIONS"),
+    },
 )

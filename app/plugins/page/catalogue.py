@@ -8,7 +8,7 @@ import msgspec
 from app import __version__
 from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.servable import Servable
-from app.plugins.drawing.palette import VIVID, Colour, colours_of
+from app.plugins.authoring.drawing.palette import VIVID, Colour, colours_of
 from app.plugins.page.page_files import PageSample
 from app.plugins.page.usage import ModelUsage
 from metadata.model import Fact

@@ -5,7 +5,6 @@ from app.plugins.tensorflow_serving.settings import TensorFlowServingSettings
 
 plugin = Plugin(
     api=1,
-    requires=("kserve_v1",),
     settings=(TensorFlowServingSettings,),
     model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),
     start=Ref("app.plugins.tensorflow_serving.version_labels:start"),

@@ -7,8 +7,8 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registration
 from app.core.protocols.inference_call import HttpResponse
+from app.core.protocols.kserve_v1.instances import PROMPTS
 from app.core.wire.error_paths import map_path, move
-from app.plugins.kserve_v1.instances import PROMPTS
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.plugins.tensorflow_serving.signatures import (

@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from app.core.protocols.kserve_v1.base64_objects import BASE64_KEY, is_base64_object
 from app.core.wire.bytes_elements import BinaryElement, StringElement
-from app.plugins.kserve_v1.base64_objects import BASE64_KEY, is_base64_object
 from app.plugins.tensorflow_serving.signatures import Method, Signature
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse

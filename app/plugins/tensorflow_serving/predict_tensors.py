@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar, cast
 
+from app.core.protocols.kserve_v1.base64_objects import is_base64_object
+from app.core.protocols.kserve_v1.rows import check_names, columns_of_rows, prediction_rows
 from app.core.wire.json_tensors import flatten_rows
-from app.plugins.kserve_v1.base64_objects import is_base64_object
-from app.plugins.kserve_v1.rows import check_names, columns_of_rows, prediction_rows
 from app.plugins.tensorflow_serving.signatures import Signature
 from app.plugins.tensorflow_serving.values import json_document, json_value, read_tensor
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value

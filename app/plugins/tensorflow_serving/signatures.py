@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.core.engine.models.servable import Servable
-from app.plugins.kserve_v1.instances import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
+from app.core.protocols.kserve_v1.instances import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType

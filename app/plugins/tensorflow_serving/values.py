@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.protocols.kserve_v1.base64_objects import base64_object, nested_elements
 from app.core.wire.json_body import check_json
 from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
-from app.plugins.kserve_v1.base64_objects import base64_object, nested_elements
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, InputTensor, Tensor

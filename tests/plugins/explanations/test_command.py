@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError
-from app.plugins.drawing.image import overlay_heat_map, write_image
+from app.plugins.authoring.drawing.image import overlay_heat_map, write_image
 from tests.core.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer, output_of
 from tests.support.data.images import rectangle

@@ -10,7 +10,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelSource
-from app.plugins.text.processor import load_processor
+from app.plugins.transformers.text.processor import load_processor
 from tests.support.models import tiny_models
 
 WITHOUT_VIDEO = ("smolvlm", "qwen2_vl")

@@ -21,8 +21,8 @@ from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_listener_app
 from app.core.server.serving import Listener
 from app.core.settings.server import ServerSettings
+from app.plugins.access.keys.key_file import add_key
 from app.plugins.grps.monitor import Monitor
-from app.plugins.keys.key_file import add_key
 from app.plugins.page.page import WebPage
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.recording.inferences import Inferences

@@ -1,4 +1,4 @@
-// The colour of each label, as commands draw it: the server assigns them (app/plugins/drawing/palette.py).
+// The colour of each label, as commands draw it: the server assigns them (app/plugins/authoring/drawing/palette.py).
 
 import { make } from "./dom.js";
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.plugins.kserve_v1.rows import check_names
+from app.core.protocols.kserve_v1.rows import check_names
 from app.plugins.tensorflow_serving.codec import RequestCodec, model_inputs
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors
 from app.plugins.tensorflow_serving.grpc.messages import (

@@ -18,7 +18,7 @@ from app.core.server.auth.grpc_access import GrpcAccess
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
 from app.core.settings.network import AccessSettings
-from app.plugins.keys.key_file import add_key, remove_key
+from app.plugins.access.keys.key_file import add_key, remove_key
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocols import GRPC_PROTOCOLS
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys

@@ -15,7 +15,7 @@ from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.settings.network import AccessSettings
-from app.plugins.keys.key_file import add_key
+from app.plugins.access.keys.key_file import add_key
 from tests.support.servers.auth_apps import (
     INFER_KEY,
     READ_KEY,

@@ -10,7 +10,7 @@ import grpc
 import httpx
 import pytest
 
-from app.plugins.keys.key_file import remove_key
+from app.plugins.access.keys.key_file import remove_key
 from tests.support.polling import wait_until
 from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
 from tests.support.servers.grpc_server import raises_status

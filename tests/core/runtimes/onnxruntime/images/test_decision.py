@@ -12,8 +12,8 @@ from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.images.decision import decide_preprocessing
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.settings.model import ModelError, ModelSettings, PreprocessingSettings
-from app.plugins.hugging_face.beside_graph import describe
-from app.plugins.hugging_face.files import Config, Preprocessor, Size, TimmPreprocessing
+from app.plugins.transformers.hugging_face.beside_graph import describe
+from app.plugins.transformers.hugging_face.files import Config, Preprocessor, Size, TimmPreprocessing
 from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType

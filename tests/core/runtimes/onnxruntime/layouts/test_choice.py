@@ -14,8 +14,8 @@ from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.core.settings.model import ModelError, ModelSettings
-from app.plugins.hugging_face.beside_graph import describe
-from app.plugins.hugging_face.files import Config
+from app.plugins.transformers.hugging_face.beside_graph import describe
+from app.plugins.transformers.hugging_face.files import Config
 from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType

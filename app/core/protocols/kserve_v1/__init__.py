@@ -1,0 +1,1 @@
+"""KServe's V1 protocol, with CloudEvents."""

@@ -1,0 +1,14 @@
+"""Credentials: API keys in a file, and JSON Web Tokens."""
+
+from app.core.hooks import Command, Plugin, Ref
+from app.plugins.access.jwt.settings import JwtSettings
+
+plugin = Plugin(
+    api=1,
+    extra="jwt",
+    settings=(JwtSettings,),
+    commands=(
+        Command(name="keys", run="app.plugins.access.keys.command:keys", help="Create, list and remove API keys."),
+    ),
+    start=Ref("app.plugins.access.jwt.start:start"),
+)

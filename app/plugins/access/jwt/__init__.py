@@ -1,0 +1,1 @@
+"""JSON Web Tokens as credentials."""

@@ -1,0 +1,1 @@
+"""Create, list and remove API keys."""

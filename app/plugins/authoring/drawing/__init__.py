@@ -1,0 +1,1 @@
+"""Records and heat maps drawn on images, and the colours of labels."""

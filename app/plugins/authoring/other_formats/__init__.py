@@ -1,0 +1,1 @@
+"""Model folders of Triton, and advice for files that no runtime reads."""

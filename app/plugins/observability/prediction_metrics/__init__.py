@@ -1,0 +1,1 @@
+"""Metrics of labels, scores, image sizes and batch sizes."""

@@ -1,0 +1,1 @@
+"""The options of a server, their values, and a JSON Schema of their environment variables."""

@@ -1,0 +1,19 @@
+"""Hugging Face and timm models on torch, their export, vision-language models in ONNX, and files beside ONNX graphs."""
+
+from app.core.hooks import Command, ModelSection, Plugin, Ref
+
+plugin = Plugin(
+    api=1,
+    commands=(
+        Command(
+            name="export",
+            run="app.plugins.transformers.torch.command:export",
+            help="Export a transformers model to ONNX, or a classifier for MAITE's tools.",
+        ),
+    ),
+    model_settings=(
+        ModelSection(type=Ref("app.plugins.transformers.torch.settings:TransformersSettings"), name="transformers"),
+    ),
+    runtimes=Ref("app.plugins.transformers.runtimes:RUNTIMES"),
+    extends={"onnx.files": Ref("app.plugins.transformers.hugging_face.beside_graph:READERS")},
+)

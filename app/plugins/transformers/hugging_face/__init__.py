@@ -1,0 +1,1 @@
+"""Labels, tasks and preprocessing in the Hugging Face files beside ONNX graphs."""

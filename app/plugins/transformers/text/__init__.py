@@ -1,0 +1,1 @@
+"""Vision-language models in ONNX, text generation and tokenizers."""

@@ -1,0 +1,152 @@
+"""Assemble a vision-language model from the files of its folder, and describe it.
+
+Models with one pixel array for each image (LLaVA family) and models with tiles (Idefics3, SmolVLM) are supported. Other
+models are rejected with an explanation.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.engine.models.servable import Servable
+from app.core.runtimes.folder import resolve_confined
+from app.core.runtimes.onnxruntime.session import Session
+from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
+from app.plugins.transformers.hugging_face.files import read_json
+from app.plugins.transformers.text.configurations import check_configurations
+from app.plugins.transformers.text.conversation import Conversation, PromptStyle
+from app.plugins.transformers.text.image_text_to_text.configuration import GenerationConfiguration, ModelConfiguration
+from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
+from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, VisionEncoder
+from app.plugins.transformers.text.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
+from app.plugins.transformers.text.library import first_line
+from app.plugins.transformers.text.processor import load_processor
+from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
+from metadata.model import Fact, ModelMetadata, Origin
+from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype
+from tasks.task import TaskType
+from tasks.vision.image import Image
+
+_TILED = 5
+"""Dimensions of pixels that are cut into tiles: (images, tiles, 3, height, width)."""
+_UNSUPPORTED = frozenset({"paligemma"})
+"""Model types with LLaVA's files and processors, but other positions or another order of image and text."""
+
+
+def load(source: ModelSource) -> Servable:
+    """Load the model and test it with a blank image. Several threads may call the result.
+
+    Raise ModelError if the model is incomplete or not supported, or the test fails.
+    """
+    model, description = assemble(source)
+    blank = Image(np.zeros((64, 64, 3), np.uint8))
+    try:
+        model([PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
+    return Servable(ImageTextToText(), model, description, source.settings.parameters)
+
+
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without keeping it loaded. Raise ModelError as `load`, but for the test."""
+    return assemble(source)[1]
+
+
+def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
+    """Load the graphs of a model that has all three (`find_component_graphs`), and read the configuration files.
+
+    Raise ModelError if a file is missing, cannot be read, or needs an unsupported feature.
+    """
+    folder = source.folder
+    files = find_component_graphs(source)
+    path = folder / "config.json"
+    config = read_json(ModelConfiguration, path)
+    if config is None:
+        raise ModelError(f"{path} is missing")
+    if config.model_type in _UNSUPPORTED:
+        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
+    if config.image_grid_pinpoints:
+        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
+    if source.settings.preprocessing != PreprocessingSettings():
+        raise ModelError(f"{folder}: preprocessing is declared, but its processor prepares images; change its files")
+    check_configurations(folder)
+    processor = load_processor(source, config.model_type)
+    # Older exports give both in config.json only.
+    declared = {
+        "patch_size": config.vision_config and config.vision_config.patch_size,
+        "vision_feature_select_strategy": config.vision_feature_select_strategy,
+    }
+    for name, value in declared.items():
+        if getattr(processor, name, "") is None:
+            setattr(processor, name, value)
+    tokenizer, _ = copy_tokenizer(processor.tokenizer, source)
+    ends, ends_origin = _end_tokens(folder, config, tokenizer, processor.tokenizer.eos_token)
+    resolve = partial(resolve_confined, source=source)
+    encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)
+    for session in (encoder, embed_tokens, language_model):
+        for spec in (*session.inputs, *session.outputs):
+            if spec.datatype is Datatype.BF16:
+                raise ModelError(f"{session.file}: {spec.name!r} is of datatype {spec.datatype}, not supported yet")
+    decoder = Decoder(embed_tokens, language_model, config.text)
+    try:
+        conversation = Conversation(processor, tokenizer, PromptStyle(), ends)
+        example = _example(conversation)
+    except Exception as error:
+        raise ModelError(f"{folder} has no usable processor: {first_line(error)}") from error
+    if conversation.image_id is None:
+        raise ModelError(f"{folder}: the tokenizer has no token for an image, such as <image>")
+    positions = config.text.max_position_embeddings
+    vision = VisionEncoder(encoder, example)
+    model = OnnxVisionLanguageModel(conversation, tokenizer, ends, vision, decoder, positions)
+    image_token = tokenizer.text_of(conversation.image_id)
+    description = ModelMetadata(
+        task_type=TaskType.IMAGE_TEXT_TO_TEXT,
+        platform="onnx",
+        layout="idefics3" if example["pixel_values"].ndim == _TILED else "llava",
+        labels=(),
+        inputs=(*encoder.inputs, *embed_tokens.inputs),
+        outputs=tuple(spec for spec in language_model.outputs if spec.name == "logits"),
+        facts=[
+            Fact("graphs", ", ".join(file.relative_to(folder).as_posix() for file in files), Origin.MODEL_FILE),
+            Fact("model type", config.model_type or "not stated", Origin.CONFIG),
+            Fact("layers with a cache", str(decoder.layers), Origin.MODEL_FILE),
+            Fact("preprocessing", type(processor.image_processor).__name__, Origin.PREPROCESSOR),
+            Fact(
+                "chat template",
+                "the model's" if conversation.exists else f"none: {image_token}, line break, prompt",
+                Origin.TOKENIZER if conversation.exists else Origin.GUESSED,
+            ),
+            Fact("image token", f"{image_token} ({conversation.image_id})", Origin.PREPROCESSOR),
+            Fact(
+                "end of answer",
+                ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(ends))
+                or "none: answers end at max_new_tokens",
+                ends_origin,
+            ),
+            Fact("context", f"{positions} tokens" if positions else "no limit stated", Origin.CONFIG),
+        ],
+    )
+    return model, description
+
+
+def _example(conversation: Conversation) -> dict[str, NDArray[Any]]:
+    """Return what the processor makes of a question about an image that is not square."""
+    image = Image(np.zeros((48, 64, 3), np.uint8))
+    (text,) = conversation.render_item(PromptedImage((image,), (DEFAULT_PROMPT,), GenerationParameters()))
+    return conversation.inputs([image], text, "")
+
+
+def _end_tokens(
+    folder: Path, config: ModelConfiguration, tokenizer: Tokenizer, eos_token: str | None
+) -> tuple[frozenset[int], Origin]:
+    generation = read_json(GenerationConfiguration, folder / "generation_config.json")
+    for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
+        if ids is not None:
+            return frozenset((ids,) if isinstance(ids, int) else ids), Origin.CONFIG
+    token_id = tokenizer.id_of(eos_token or "")
+    return frozenset(() if token_id is None else (token_id,)), Origin.TOKENIZER

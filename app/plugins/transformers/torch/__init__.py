@@ -1,0 +1,1 @@
+"""Hugging Face and timm models on torch, and their export to ONNX."""

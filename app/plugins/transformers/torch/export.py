@@ -1,0 +1,160 @@
+"""Export a model to ONNX, with the configuration files that another runtime needs."""
+
+import importlib
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.engine.error_text import needs_extra
+from app.core.plugins import registry
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
+from app.plugins.transformers.text.library import first_line
+from app.plugins.transformers.text.processor import load_image_processor
+from app.plugins.transformers.torch.architecture import ModelSpec, read_model_spec
+from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.network import Network, load_network
+from app.plugins.transformers.torch.settings import TransformersSettings
+from tasks.vision.image import Image
+
+_OUTPUTS: dict[str, Sequence[str]] = {
+    "image-classification": ("logits",),
+    "object-detection": ("logits", "pred_boxes"),
+    "semantic-segmentation": ("logits",),
+}
+_PIXELS = "pixel_values"
+
+_NOT_COPIED = ("runtime", "uri", "transformers")
+"""Settings that apply only to the exported folder."""
+
+
+class Exporter:
+    """Writes the graph of a classifier, a detector or a semantic segmenter.
+
+    The graph and the reference both use float32, whatever dtype the model is served in. Raise ModelError if the model
+    cannot be loaded or exported, or `onnx` is not installed.
+
+    Attributes:
+        source: the same model on the CPU in float32.
+        outputs: names of the graph's outputs.
+        resizes: whether its processor produces inputs of several sizes.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        with needs_extra("charioteer export", "torch", ModelError):
+            self._onnx: Any = importlib.import_module("onnx")
+        exact = TransformersSettings(device="cpu", dtype="float32")
+        values = msgspec.structs.asdict(source.settings)
+        settings = registry().model_settings(**{**values, "runtime": "transformers", "transformers": exact})
+        self.source = msgspec.structs.replace(source, file=None, settings=settings)
+        self._spec: ModelSpec = read_model_spec(self.source)
+        if self._spec.kind not in _OUTPUTS:
+            known = "image classification, object detection and semantic segmentation"
+            raise ModelError(f"{source.folder}: {self._spec.kind} cannot be exported; {known} can")
+        self._network: Network = load_network(self._spec)
+        self._processor: Any = load_image_processor(self.source)
+        self.outputs = _OUTPUTS[self._spec.kind]
+        # (height, width) of the input for a square image.
+        self._square = self.pixels(Image(np.zeros((64, 64, 3), np.uint8))).shape[2:]
+        self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square
+
+    def pixels(self, image: Image) -> NDArray[np.float32]:
+        """Return the input (1, 3, height, width) that the model's own processor makes from an image."""
+        pil_image = importlib.import_module("PIL.Image").fromarray(image.pixels)
+        return np.asarray(self._processor(images=pil_image, return_tensors="np")[_PIXELS], np.float32)
+
+    def outputs_for(self, pixels: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Return the outputs of the original torch model by name."""
+        outputs: Any = self._network({_PIXELS: pixels})
+        return {name: outputs[name].float().cpu().numpy() for name in self.outputs}
+
+    def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
+        """Write ``model.onnx`` and the configurations of model and processor into `folder`.
+
+        Raise ModelError if torch cannot export the model.
+
+        Args:
+            folder: created if it does not exist.
+            opset: version of the ONNX operator set.
+            any_size: whether height and width are dynamic; otherwise they are those of a square image.
+
+        Returns:
+            The path of the graph.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        file, torch = folder / "model.onnx", framework().torch
+        height, width = self._square
+        axes = {name: {0: "batch"} for name in (_PIXELS, *self.outputs)}
+        if any_size:
+            axes[_PIXELS] = {0: "batch", 2: "height", 3: "width"}
+        try:
+            with warnings.catch_warnings():
+                # torch warns about operations that tracing fixes; the later comparison shows whether they matter.
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    self._traceable(),
+                    (torch.rand(2, 3, height, width),),
+                    str(file),
+                    input_names=[_PIXELS],
+                    output_names=list(self.outputs),
+                    dynamic_axes=axes,
+                    opset_version=opset,
+                    dynamo=False,
+                )
+        except Exception as error:
+            raise ModelError(f"{self._spec.source.folder}: torch cannot export it: {first_line(error)}") from error
+        self._describe(file, opset)
+        self._write_configuration(folder, None if any_size or not self.resizes else (height, width))
+        return file
+
+    def _traceable(self) -> Any:
+        torch, network, outputs = framework().torch, self._network, self.outputs
+
+        def forward(self: Any, pixel_values: Any) -> Any:
+            result = self.module(pixel_values=pixel_values)
+            return tuple(result[name] for name in outputs)
+
+        exported: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
+        exported.module = network.module
+        # In training mode the exporter would include dropout.
+        return exported.eval()
+
+    def _describe(self, file: Path, opset: int) -> None:
+        graph = self._onnx.load(str(file))
+        properties = {
+            "producer": "charioteer export",
+            "model_type": str(self._spec.config.model_type),
+            "architecture": type(self._network.module).__name__,
+            "task_type": str(self._spec.description.task_type),
+            "labels": json.dumps(self._spec.description.labels, ensure_ascii=False),
+            "opset": str(opset),
+        }
+        for name, value in properties.items():
+            graph.metadata_props.add(key=name, value=value)
+        self._onnx.save(graph, str(file))
+
+    def _write_configuration(self, folder: Path, size: tuple[int, int] | None) -> None:
+        source = self._spec.source
+        labels = dict(enumerate(self._spec.description.labels))
+        _write(folder / "config.json", {**_read(source.folder / "config.json"), "id2label": labels})
+        self._processor.save_pretrained(folder)
+        if size is not None:
+            path = folder / "preprocessor_config.json"
+            _write(path, {**_read(path), "size": {"height": size[0], "width": size[1]}})
+        declared = source.folder / SETTINGS_FILE
+        if declared.is_file():
+            settings = {name: value for name, value in _read(declared).items() if name not in _NOT_COPIED}
+            _write(folder / SETTINGS_FILE, settings)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json_file(path, dict[str, Any])
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")

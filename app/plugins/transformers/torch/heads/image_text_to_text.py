@@ -1,0 +1,118 @@
+"""Run vision-language models, which answer prompts about images."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.core.settings.model import ModelError
+from app.plugins.transformers.text.conversation import Conversation, prompt_style
+from app.plugins.transformers.text.generation import EncodedPrompt, PromptedImageModel
+from app.plugins.transformers.text.processor import load_processor
+from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
+from app.plugins.transformers.torch.architecture import ModelSpec
+from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
+from app.plugins.transformers.torch.network import Network
+from app.plugins.transformers.torch.tokenizing import check_length
+from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
+from tasks.task import TokenUsage
+
+
+class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
+    """A `StreamingModel`. If an answer continues the tokens of its prompt, they determine its spelling."""
+
+    def __init__(
+        self, network: Network, conversation: Conversation, tokenizer: Tokenizer, *, continues_prompt: bool
+    ) -> None:
+        super().__init__(network, tokenizer)
+        self._conversation = conversation
+        self._continues_prompt = continues_prompt
+        self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
+
+    def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
+        """Yield each prompt. The vision tower runs once, if possible."""
+        features: dict[str, Any] = {}
+        for index, text in enumerate(texts):
+            path = f"{item.path}[{index}]"
+            encoded = self._conversation.inputs(item.images, text, path)
+            if not self._has_types:
+                encoded.pop("token_type_ids", None)
+            if len(texts) > 1:
+                features = features or _features(self._network, encoded)
+            if features:
+                encoded = {**encoded, **features}
+                del encoded["pixel_values"]
+            count, decoder_count = _count(encoded, "input_ids"), _count(encoded, "decoder_input_ids")
+            start = max(1, decoder_count)
+            max_tokens = max_answer_tokens(self._network, count or start, item.parameters, path, start)
+            yield EncodedPrompt(encoded, count + decoder_count, max_tokens, self._context(encoded))
+
+    def _context(self, inputs: Mapping[str, Any]) -> Sequence[int]:
+        if "decoder_input_ids" in inputs:
+            return last_tokens(inputs, "decoder_input_ids")
+        return last_tokens(inputs) if self._continues_prompt else ()
+
+
+def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:
+    """Return the vision-language model of `network`, a `StreamingModel` if it generates its answers.
+
+    Raise ModelError if it has no processor, can neither generate nor choose among answers, or has no template for an
+    image and a prompt.
+    """
+    source, config = spec.source, network.config
+    answers_question = spec.auto == "AutoModelForVisualQuestionAnswering"
+    generates = network.module.can_generate()
+    if not generates and not answers_question:
+        raise ModelError(f"{source.folder}: {type(network.module).__name__} cannot generate text")
+    style = prompt_style(config)
+    processor = load_processor(source, str(config.model_type))
+    tokenizer, _ = copy_tokenizer(processor.tokenizer, source, keeps_markup=style.keeps_markup)
+    ends = end_tokens(network) if generates else frozenset[int]()
+    try:
+        conversation = Conversation(processor, tokenizer, style, ends)
+    except ModelError as error:
+        raise ModelError(f"{source.folder}: {error}") from None
+    if not generates:
+        return _answer_classifier(network, conversation)
+    continues_prompt = not (answers_question or config.is_encoder_decoder)
+    return TransformersVisionLanguageModel(network, conversation, tokenizer, continues_prompt=continues_prompt)
+
+
+def _answer_classifier(network: Network, conversation: Conversation) -> VisionLanguageModel:
+    """Return a model that chooses each answer from a list in its configuration, as ViLT does."""
+
+    def answer_item(item: PromptedImage, texts: Sequence[str]) -> Answers:
+        answers: list[str] = []
+        usage: list[TokenUsage] = []
+        for index, text in enumerate(texts):
+            path = f"{item.path}[{index}]"
+            inputs = conversation.inputs((item.image,), text, path)
+            count = _count(inputs, "input_ids")
+            check_length(count, getattr(network.config, "max_position_embeddings", None), path)
+            answers.append(str(network.config.id2label[int(network(inputs).logits[0].argmax())]))
+            usage.append(TokenUsage(count, 0))
+        return Answers(prompts=item.prompts, answers=answers, usage=usage)
+
+    def answer_all(inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
+        return list(map(answer_item, inputs, [conversation.render_item(item) for item in inputs]))
+
+    return answer_all
+
+
+def _features(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs of the vision tower as arguments of `generate`; none if the model does not accept them."""
+    module, model_type = network.module, network.config.model_type
+    accepts = "mm_encoder_outputs" in inspect.signature(module.forward).parameters or model_type == "florence2"
+    if "pixel_values" not in inputs or not (accepts or model_type == "vision-encoder-decoder"):
+        return {}
+    moved = network.to_device(inputs)
+    with network.call_lock, framework().torch.inference_mode():
+        if not accepts:
+            return {"encoder_outputs": module.get_encoder()(pixel_values=moved["pixel_values"], return_dict=True)}
+        encode = module.base_model.get_image_features
+        arguments = {name: moved[name] for name in inspect.signature(encode).parameters if name in moved}
+        return {"mm_encoder_outputs": {"image": encode(**arguments, return_dict=True)}}
+
+
+def _count(inputs: Mapping[str, Any], name: str) -> int:
+    return inputs[name].shape[1] if name in inputs else 0

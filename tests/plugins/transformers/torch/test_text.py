@@ -1,0 +1,245 @@
+"""Compare text models with the pipelines of transformers, and batched texts with single ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.plugins import registry
+from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.plugins.transformers.runtimes import TRANSFORMERS
+from app.plugins.transformers.torch.architecture import read_model_spec
+from app.plugins.transformers.torch.heads.text_classification import TOLERANCE, TextScorer
+from app.plugins.transformers.torch.network import load_network
+from app.plugins.transformers.torch.settings import TransformersSettings
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.text.request import TextItem
+from tasks.text_generation import GeneratedText
+from tests.plugins.transformers.torch.asking import FolderOf, Served, answers, with_template
+from tests.support.data.requests import request, text_input
+from tests.support.models import tiny_language, tiny_models
+from tests.support.rejection import rejects
+
+TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, who?")
+
+
+def pipeline(task: str, folder: Path) -> Any:
+    return tiny_models.transformers().pipeline(task, model=str(folder), device="cpu")
+
+
+def test_classes_equal_those_of_pipeline(folder_of: FolderOf, served: Served) -> None:
+    classify = pipeline("text-classification", folder_of("text_classifier"))
+    found = answers(served("text_classifier"), text_input(*TEXTS))
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = classify(text, top_k=None)
+        assert [record.label for record in records] == [record["label"] for record in expected]
+        assert [record.score for record in records] == pytest.approx([record["score"] for record in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
+def test_entities_equal_those_of_pipeline(folder_of: FolderOf, served: Served, strategy: str) -> None:
+    tag = pipeline("token-classification", folder_of("token_classifier"))
+    found = answers(served("token_classifier"), text_input(*TEXTS, aggregation_strategy=strategy))
+    assert any(found)
+    for text, records in zip(TEXTS, found, strict=True):
+        expected = tag(text, aggregation_strategy=strategy)
+        tag_field = "entity" if strategy == "none" else "entity_group"
+        spans = [(entity[tag_field], entity["word"], entity["start"], entity["end"]) for entity in expected]
+        assert [(entity.entity_group, entity.word, entity.start, entity.end) for entity in records] == spans
+        scores = [float(entity["score"]) for entity in expected]
+        assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
+
+
+def test_declared_labels_name_entities(folder_of: FolderOf) -> None:
+    settings = ModelSettings(labels=("B-v", "I-v", "w", "x", "y"))
+    folder = folder_of("token_classifier")
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder, settings=settings))
+    found = answers(model, text_input(TEXTS[0]))[0]
+    assert found
+    assert {entity.entity_group for entity in found} <= set("vwxy")
+
+
+@pytest.mark.parametrize("strategy", ["first", "average", "max"])
+def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> None:
+    t, tokenizer = tiny_models.transformers(), tiny_models.byte_tokenizer()
+    config = t.BertConfig(**tiny_language.bert_config(tokenizer), id2label={0: "A", 1: "B"})
+    network = tiny_models.random_model(lambda: t.BertForTokenClassification(config))
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_models.save(tmp_path, network, tokenizer)))
+    ((found,),) = answers(model, text_input("née", aggregation_strategy=strategy))
+    assert (found.word, found.start, found.end) == ("née", 0, 3)
+
+
+def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
+    generate = pipeline("text-generation", folder_of("causal_lm"))
+    for text in ("Hello", "the quick brown"):
+        options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
+        expected = generate(text, **options)[0]["generated_text"]
+        assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
+        options["return_full_text"] = True
+        with_prompt = answers(served("causal_lm"), text_input(text, **options))
+        assert with_prompt == [[GeneratedText(text + expected)]]
+        assert len(expected) > 4
+
+
+def chat(*turns: str) -> list[dict[str, object]]:
+    roles = ["user", "assistant"] * len(turns)
+    return [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in zip(roles, turns)]  # noqa: B905
+
+
+def test_conversation_is_formatted_with_the_chat_template(folder_of: FolderOf, served: Served, tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
+        "{% if messages | length > 3 %}{{ raise_exception('too many messages') }}{% endif %}"
+    )
+    source = with_template(folder_of("causal_lm"), tmp_path / "chat", template)
+    model = TRANSFORMERS.load(source)
+    messages = chat("hello", "the quick", "brown")
+    text = "user says hello. assistant says the quick. user says brown. assistant says"
+    expected = answers(served("causal_lm"), text_input(text, max_new_tokens=9))
+    tensor = text_input("brown", messages=messages, max_new_tokens=9)
+    assert answers(model, tensor) == expected
+    *_, last = model.stream(request(tensor), Limits())
+    assert last.usage is not None
+    assert (last.usage.completion, last.finish) == (9, "length")
+    whole = expected[0][0].generated_text
+    stopped = answers(model, text_input("a", messages=messages, max_new_tokens=9, stop=[whole[2:5]]))
+    assert stopped[0][0].generated_text == whole[:2]
+    control = tiny_models.transformers().AutoTokenizer.from_pretrained(source.folder).eos_token
+    with pytest.raises(InferenceError, match="control tokens"):
+        answers(model, text_input("a", messages=chat(f"hello {control}")))
+    with pytest.raises(InferenceError, match="chat template rejects the text: too many messages"):
+        answers(model, text_input("a", messages=chat(*"abcde")))
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% for m in messages %}"])
+def test_template_that_rejects_a_short_message_is_rejected(folder_of: FolderOf, tmp_path: Path, template: str) -> None:
+    source = with_template(folder_of("causal_lm"), tmp_path / "chat", template)
+    with pytest.raises(ModelError, match=r"chat: The model's chat template rejects .* correct the chat template"):
+        TRANSFORMERS.load(source)
+
+
+def test_model_without_template_continues_one_message(served: Served) -> None:
+    expected = answers(served("causal_lm"), text_input("hello", max_new_tokens=4))
+    assert answers(served("causal_lm"), text_input("hello", messages=chat("hello"), max_new_tokens=4)) == expected
+    with pytest.raises(InferenceError, match="no chat template"):
+        answers(served("causal_lm"), text_input("hello", messages=chat("a", "b", "hello")))
+
+
+def test_seq2seq_answer_equals_generate(folder_of: FolderOf, served: Served) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
+    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
+    generated = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)
+    expected = tokenizer.decode(generated[0], skip_special_tokens=True)
+    assert answers(served("t5"), text_input("Hello", max_new_tokens=9)) == [[GeneratedText(expected)]]
+    assert expected
+
+
+def test_joined_chunks_equal_answer(served: Served) -> None:
+    inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
+    expected = [records[0].generated_text for records in answers(served("causal_lm"), inputs)]
+    stream = served("causal_lm").stream(request(inputs), Limits())
+    chunks = list(stream)
+    streamed = ["".join(chunk.text for chunk in chunks if chunk.item == item) for item in range(2)]
+    assert streamed == expected
+    assert [chunk.item for chunk in chunks if chunk.final] == [0, 1]
+    assert [chunk.item for chunk in chunks] == sorted(chunk.item for chunk in chunks)
+    assert len(chunks) > 6
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
+def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> None:
+    with rejects(reason, "inputs[0].data[1]"):
+        answers(served("causal_lm"), text_input("fine", text))
+
+
+def test_answer_stops_at_context_length(served: Served) -> None:
+    ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
+    assert 0 < len(found.generated_text.encode()) <= 18
+
+
+NAMES = ["text_classifier", "token_classifier", "gpt2_classifier", "roberta_classifier"]
+
+
+def softmax(logits: Any) -> Any:
+    return logits.float().softmax(-1).cpu().numpy()
+
+
+@pytest.fixture
+def texts_of(folder_of: FolderOf) -> Callable[..., tuple[TextScorer, list[int]]]:
+    """Return a function that loads a text model, and returns it with the batch sizes of its calls."""
+
+    def load_texts(name: str) -> tuple[TextScorer, list[int]]:
+        known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
+        network = load_network(known)
+        calls: list[int] = []
+
+        def count(module: Any, arguments: Any, output: Any) -> None:
+            calls.append(len(output.logits))
+
+        network.module.register_forward_hook(count)
+        return TextScorer(known, network, softmax), calls
+
+    return load_texts
+
+
+def items(*texts: str) -> list[TextItem]:
+    return [TextItem(text, f"inputs[0].data[{index}]") for index, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batched_text_gets_same_scores_as_alone(texts_of: Callable[..., Any], name: str) -> None:
+    texts, calls = texts_of(name)
+    assert texts.is_batched
+    random = np.random.default_rng(0)
+    words = ("cat", "dog", "Paris", "who?", "hello", "x", ",")
+    text_items = items(*(" ".join(random.choice(words, int(random.integers(1, 15)))) for _ in range(80)))
+    calls.clear()
+    batched = texts(text_items)
+    assert sum(calls) == 80
+    assert len(calls) == 3
+    for (encoded, scores), item in zip(batched, text_items, strict=True):
+        ((_, alone),) = texts([item])
+        assert scores.shape == alone.shape
+        assert scores.ndim == 1 or len(scores) == len(encoded.ids)
+        assert np.abs(scores - alone).max() <= TOLERANCE
+
+
+def test_batches_are_limited_by_tokens(texts_of: Callable[..., Any]) -> None:
+    texts, calls = texts_of("gpt2_classifier")
+    calls.clear()
+    texts(items(*["x" * 400] * 12, "cat", "y" * 401))
+    assert calls == [10, 4]
+
+
+@pytest.mark.parametrize("name", ["gpt2_classifier_without_padding", "fnet_classifier"])
+def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., Any], name: str) -> None:
+    texts, calls = texts_of(name)
+    assert not texts.is_batched
+    calls.clear()
+    assert len(texts(items("cat", "dog and cat", "who?"))) == 3
+    assert calls == [1, 1, 1]
+
+
+def test_16_bit_models_answer_one_by_one(folder_of: FolderOf) -> None:
+    settings = registry().model_settings(transformers=TransformersSettings(dtype="bfloat16"))
+    folder = folder_of("text_classifier")
+    known = read_model_spec(ModelSource(name="m", version="1", folder=folder, settings=settings))
+    assert not TextScorer(known, load_network(known), softmax).is_batched
+
+
+def test_text_may_fill_all_free_positions(texts_of: Callable[..., Any]) -> None:
+    """Use RoBERTa, which reserves one of its 64 positions for padding."""
+    texts, _ = texts_of("roberta_classifier")
+    texts(items("cat " * 61))
+    with rejects("at most 63 tokens, got a text of 64", "inputs[0].data[0]", ErrorKind.TOO_LARGE):
+        texts(items("cat " * 62))
+
+
+def test_text_without_tokens_is_rejected(texts_of: Callable[..., Any]) -> None:
+    texts, _ = texts_of("gpt2_classifier")
+    with rejects("got an empty one", "inputs[0].data[1]"):
+        texts(items("x", ""))
