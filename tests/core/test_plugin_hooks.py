@@ -96,7 +96,7 @@ def test_name_that_another_plugin_has_is_rejected(hooks: dict[str, Any], use: Us
 def test_protocols_of_core_come_first() -> None:
     plugins = Registry([plugin("a", protocols=ref("main_port")), registry().loaded["core"]])
     protocols = plugins.protocols(ServerSettings(chariot_protocol="chariot-v2"))
-    assert [protocol.name for protocol in protocols.http] == ["chariot-v2", "kserve-v2", "ring"]
+    assert [protocol.name for protocol in protocols.http] == ["chariot-v2", "kserve-v1", "kserve-v2", "ring"]
     assert [protocol.name for protocol in protocols.grpc] == ["kserve-v2-grpc"]
 
 

@@ -49,8 +49,8 @@ import sys
 from app.core.hooks import Plugin
 from app.core.plugins import registry
 registry()
-names = [name.split(".") for name in sys.modules if name.startswith("app.plugins.")]
-print(sorted({name[3] for name in names if len(name) > 3}))
+modules = [(name, module) for name, module in sys.modules.items() if name.startswith("app.plugins.")]
+print(sorted({name.rpartition(".")[2] for name, module in modules if not hasattr(module, "__path__")}))
 """
     completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "['settings']"
