@@ -1,3 +1,3 @@
 """Charioteer: any vision model behind standard inference protocols."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -90,7 +90,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
     rings: Sequence[Sequence[tuple[float, float]]]
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
+class AnnotatedImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image, as a small JPEG, and outlines in the pixels of the whole image of `width` x `height`.
 
     Without an image, the report has only the name and the description.
@@ -112,9 +112,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     figures: Sequence[Figure] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
-    pictures_title: str = ""
-    pictures_note: str = ""
+    images: Sequence[AnnotatedImage] = ()
+    images_title: str = ""
+    images_note: str = ""
     notes: Sequence[str | Mark] = ()
 
 
@@ -221,11 +221,11 @@ def _styled(cell: Cell) -> str:
     return f"[{_STYLES[cell.kind]}]{text}[/]" if isinstance(cell, Mark) else text
 
 
-def _draw(picture: Picture) -> list[dict[str, Any]]:
+def _draw(image: AnnotatedImage) -> list[dict[str, Any]]:
     """Return the SVG paths of the outlines with an area, and the places of their labels."""
-    letter = picture.width / _LETTERS
+    letter = image.width / _LETTERS
     drawn: list[dict[str, Any]] = []
-    for outline in picture.outlines:
+    for outline in image.outlines:
         rings = [ring for ring in outline.rings if ring]
         if not rings:
             continue
@@ -237,7 +237,7 @@ def _draw(picture: Picture) -> list[dict[str, Any]]:
         else:
             left, top = min(rings[0], key=lambda point: (point[1], point[0]))
             y = top - letter / 4
-        x = max(0.0, min(left, picture.width - _LETTER_WIDTH * letter * len(outline.label)))
-        y = min(max(letter, y), picture.height - letter / 4)
+        x = max(0.0, min(left, image.width - _LETTER_WIDTH * letter * len(outline.label)))
+        y = min(max(letter, y), image.height - letter / 4)
         drawn.append({"kind": outline.kind, "path": path, "x": x, "y": y, "letter": letter, "label": outline.label})
     return drawn

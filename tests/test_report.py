@@ -6,12 +6,12 @@ import json
 from rich.console import Console
 
 from app.report import (
+    AnnotatedImage,
     Chart,
     Figure,
     Line,
     Mark,
     Outline,
-    Picture,
     Report,
     Table,
     format_cell,
@@ -40,8 +40,8 @@ REPORT = Report(
         ),
     ),
     tables=(TABLE, Table(title="Counts", columns=("", "cat"), rows=(("cat", 3),), matrix=True, printed=False)),
-    pictures=(
-        Picture(
+    images=(
+        AnnotatedImage(
             name="a.png",
             description="missed",
             jpeg=b"jpeg",
@@ -49,9 +49,9 @@ REPORT = Report(
             height=100,
             outlines=(Outline(kind="missed", label=HOSTILE, rings=[[(10, 10), (20, 10), (20, 30)]]),),
         ),
-        Picture(name="gone.png", description="no image"),
+        AnnotatedImage(name="gone.png", description="no image"),
     ),
-    pictures_title="The worst images",
+    images_title="The worst images",
     notes=(HOSTILE,),
 )
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.plugins.drift.comparison import DriftComparison
 from app.plugins.drift.sample import Sample
 from app.plugins.drift.suite import MixDrift, NumberDrift
-from app.report import Chart, Line, Mark, Picture, Report, Table
+from app.report import AnnotatedImage, Chart, Line, Mark, Report, Table
 from tasks.vision.image import decode_image, small_jpeg
 
 _BINS = 30
@@ -40,11 +40,11 @@ def present(
         ),
         tables=[_tests(comparison), *map(_mix, comparison.mix), *_labels(comparison)],
         charts=[_distribution(number, *samples) for number in comparison.numbers] if samples else (),
-        pictures=[
-            _picture(outlier.id, f"similarity {outlier.similarity:.3f}", load_image)
+        images=[
+            _annotated_image(outlier.id, f"similarity {outlier.similarity:.3f}", load_image)
             for outlier in (comparison.outliers if samples else ())
         ],
-        pictures_title="Least like the baseline",
+        images_title="Least like the baseline",
         notes=_notes(comparison),
     )
 
@@ -126,12 +126,12 @@ def _steps(heights: NDArray[np.float64]) -> tuple[float, ...]:
     return (0.0, *np.repeat(heights, 2).tolist(), 0.0)
 
 
-def _picture(name: str, description: str, load_image: Callable[[str], bytes | None]) -> Picture:
+def _annotated_image(name: str, description: str, load_image: Callable[[str], bytes | None]) -> AnnotatedImage:
     """Return the image, encoded again: the report has no bytes of the original file."""
     data = load_image(name)
     if data is None:
-        return Picture(name=name, description=f"{description}; no image stored")
+        return AnnotatedImage(name=name, description=f"{description}; no image stored")
     pixels = decode_image(data).pixels
     height, width = pixels.shape[:2]
     jpeg = small_jpeg(pixels, _THUMBNAIL, _QUALITY)
-    return Picture(name=name, description=description, jpeg=jpeg, width=width, height=height)
+    return AnnotatedImage(name=name, description=description, jpeg=jpeg, width=width, height=height)

@@ -7,7 +7,7 @@ from app import __version__
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
 from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake
-from app.report import Cell, Outline, Picture, Report, Table, plain_figures, plain_tables
+from app.report import AnnotatedImage, Cell, Outline, Report, Table, plain_figures, plain_tables
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
@@ -44,7 +44,7 @@ def present(report: EvaluationReport, *, with_images: bool) -> Report:
     if failures:
         note = f"{len(failures)} of {len(report.failures)}." if len(failures) < len(report.failures) else ""
         tables.append(Table(title="Not answered", columns=("item", "reason"), rows=tuple(failures), note=note))
-    pictures = measures.mistakes[:_MAX_IMAGES] if with_images else ()
+    images = measures.mistakes[:_MAX_IMAGES] if with_images else ()
     items = "questions" if report.task.returns == "texts" else "images"
     colours = " Green: found. Red: wrong. Yellow, dashed: missed." if report.task.geometry else ""
     return Report(
@@ -53,9 +53,9 @@ def present(report: EvaluationReport, *, with_images: bool) -> Report:
         figures=measures.figures,
         charts=measures.charts,
         tables=tables,
-        pictures=[_picture(mistake) for mistake in pictures],
-        pictures_title="The worst images",
-        pictures_note=f"{len(pictures)} of {len(measures.mistakes)} with mistakes.{colours}",
+        images=[_annotated_image(mistake) for mistake in images],
+        images_title="The worst images",
+        images_note=f"{len(images)} of {len(measures.mistakes)} with mistakes.{colours}",
         notes=report.notes,
     )
 
@@ -165,10 +165,10 @@ def _plain_mistake(mistake: Mistake) -> dict[str, Any]:
     }
 
 
-def _picture(mistake: Mistake) -> Picture:
+def _annotated_image(mistake: Mistake) -> AnnotatedImage:
     """Return the image with its mistakes; without pixels if it cannot be shown."""
     item, predictions = mistake.result.item, mistake.result.predictions
-    unseen = Picture(name=item.id, description=mistake.description)
+    unseen = AnnotatedImage(name=item.id, description=mistake.description)
     if item.width * item.height > _MAX_PIXELS:
         return unseen
     try:
@@ -183,7 +183,7 @@ def _picture(mistake: Mistake) -> Picture:
         *(Outline(kind="right", label=f"{one.label} {one.score:.2f}", rings=one.outlines) for one in right),
         *(Outline(kind="wrong", label=f"{one.label} {one.score:.2f}", rings=one.outlines) for one in wrong),
     ]
-    return Picture(
+    return AnnotatedImage(
         name=item.id,
         description=mistake.description,
         jpeg=small_jpeg(pixels, _SIDE, _QUALITY),

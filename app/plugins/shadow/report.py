@@ -66,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agreement_of(answers: Sequence[ShadowAnswer]) -> Agreement:
-    """Return the agreement in the answers of one shadow version, at least one of which has no error."""
+    """Return the agreement in the answers of one shadow version, at least one without an error."""
     answered = [answer for answer in answers if answer.agreed is not None]
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
