@@ -26,7 +26,7 @@ class Mutant(NamedTuple):
 
 
 # fmt: off
-_WIRE, _V1, _V2 = "core/wire", "plugins/kserve_v1", "core/protocols/kserve_v2"
+_WIRE, _V1, _V2 = "core/wire", "core/protocols/kserve_v1", "core/protocols/kserve_v2"
 _AUTH, _IMAGES = "core/server/auth/test_credentials.py", "tasks/vision"
 _RECORDING, _QUERY = "plugins/recording/stores plugins/recording/test_recorder.py", "plugins/recording/query"
 MUTANTS = (

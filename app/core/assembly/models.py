@@ -103,8 +103,13 @@ def through_loaders(source: ModelSource, method: str, function: Any, *, remote: 
     """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it."""
     found = [loader for loader in registry().loaders if source.fault is None and not (remote and loader.elsewhere)]
     for step in [getattr(loader, method) for loader in found if loader.accepts(source)]:
-        function = partial(lambda step, function, source: step(source, function), step, function)
+        function = partial(_inside, step, function)
     return function(source)
+
+
+def _inside(step: Any, function: Any, source: ModelSource) -> Any:
+    # A function of the module: isolation passes it to another process.
+    return step(source, function)
 
 
 def _inspect(source: ModelSource) -> ModelMetadata:
