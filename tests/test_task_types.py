@@ -122,7 +122,7 @@ def test_records_are_drawn(task_type: TaskType) -> None:
 
 @every_task_type
 def test_page_knows_the_task_type(task_type: TaskType) -> None:
-    attribute = re.search(r'data-tasks="([^"]+)"', render_shell("").content.decode())
+    attribute = re.search(r'data-tasks="([^"]+)"', render_shell(()).content.decode())
     assert attribute is not None
     declared = json.loads(unescape(attribute[1]))[task_type]
     assert declared == {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}

@@ -22,7 +22,7 @@ KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("i
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]:
     path: Path = tmp_path_factory.mktemp("keys") / "keys.json"
     for key, permissions in KEYS.items():
-        add_key(path, key, ApiKey(name=key[11:], sha256="0" * 64, permissions=permissions))  # type: ignore[arg-type]
+        add_key(path, key, ApiKey(name=key[11:], sha256="0" * 64, permissions=permissions))
     with run_server("--model", str(MODELS / "detector"), "--api-keys", str(path)) as process:
         yield process
 

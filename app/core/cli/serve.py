@@ -75,7 +75,8 @@ def _serve(
     if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)
-    parts = (network, access, transport, limits, operation, *map(command_options, _plugin_settings()))
+    added: Sequence[object] = [command_options(kind) for kind in _plugin_settings()]
+    parts: Sequence[object] = (network, access, transport, limits, operation, *added)
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
     _check_trusted_proxies()

@@ -12,7 +12,7 @@ _values: ContextVar[Mapping[type, Any]] = ContextVar("command options", default=
 
 
 @contextmanager
-def command_values(values: Mapping[type[OptionsT], OptionsT]) -> Generator[None]:
+def command_values(values: Mapping[type, Any]) -> Generator[None]:
     """While entered, let `command_options` return these options, by their class."""
     token = _values.set(values)
     try:

@@ -30,8 +30,14 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 """For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
 
 _PEEK_BYTES = 256
-_IMAGES = {JPEG_START: "JPEG", PNG_SIGNATURE: "PNG", b"GIF8": "GIF", b"RIFF": "WebP", b"BM": "BMP"}
-_IMAGES |= dict.fromkeys(TIFF_STARTS, "TIFF")
+_IMAGES = {
+    JPEG_START: "JPEG",
+    PNG_SIGNATURE: "PNG",
+    b"GIF8": "GIF",
+    b"RIFF": "WebP",
+    b"BM": "BMP",
+    **dict.fromkeys(TIFF_STARTS, "TIFF"),
+}
 _IMAGE_ADVICE = (
     "Send an image as base64 in the JSON; or as the body of /v2/models/<name>/infer with the header "
     "Inference-Header-Content-Length: 0; or as the body of /infer, if the server has --chariot-protocol chariot-v2"

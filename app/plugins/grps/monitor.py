@@ -55,7 +55,8 @@ class Monitor:
         self.engine, self._clock, self._started = engine, clock, clock()
         self._lock = threading.Lock()
         self._rings = [np.zeros((size, _SECONDS + 1)) for _, size in _RESOLUTIONS]
-        self._second, self._cpu = 0, time.process_time()
+        self._second: int = 0
+        self._cpu = time.process_time()
         self._current, self._latencies, self._last_latencies = np.zeros(4), list[int](), list[int]()
         self._models: dict[str, Row] = {}
 

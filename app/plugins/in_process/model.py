@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -93,7 +93,9 @@ class InProcessModel:
 
 def _image(name: str, image: ArrayLike, parameters: Mapping[str, object]) -> InputTensor:
     if isinstance(image, (bytes, bytearray, memoryview)):
-        return BytesTensor(name=name, shape=(1,), elements=[BinaryElement(bytes(image))], parameters=parameters)
+        return BytesTensor(
+            name=name, shape=(1,), elements=[BinaryElement(bytes(cast("bytes", image)))], parameters=parameters
+        )
     return _tensor(name, _pixels(image), parameters)
 
 

@@ -54,7 +54,11 @@ class SubprocessModel:
 
     def __init__(self, supervisor: Supervisor, explains: bool = False) -> None:
         self._supervisor = supervisor
-        self.explain = (lambda *arguments: supervisor.call("explain", arguments)) if explains else None
+
+        def explain(*arguments: Any) -> Any:
+            return supervisor.call("explain", arguments)
+
+        self.explain = explain if explains else None
 
     @property
     def unavailable_reason(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -65,6 +65,9 @@ def write_settings(source: ModelSource, candidate: Candidate) -> Path:
 def _merged(settings: Mapping[str, Any], candidate: Candidate) -> dict[str, Any]:
     merged = dict(settings)
     for name, value in candidate.changes.items():
-        group = {**settings.get(name, {}), **value} if isinstance(value, dict) else None
-        merged[name] = value if group is None else {key: item for key, item in group.items() if item is not None}
+        if isinstance(value, dict):
+            group: dict[str, Any] = {**settings.get(name, {}), **cast("dict[str, Any]", value)}
+            merged[name] = {key: item for key, item in group.items() if item is not None}
+        else:
+            merged[name] = value
     return {name: value for name, value in merged.items() if name not in candidate.changes or value}

@@ -33,10 +33,10 @@ def source(
     folder = tmp_path / model
     shutil.copytree(MODELS / model, folder)
     if metadata:
-        graph: Any = onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+        graph: Any = onnx.load(folder / "model.onnx")
         for key, value in metadata.items():
             graph.metadata_props.add(key=key, value=value)
-        onnx.save(graph, folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+        onnx.save(graph, folder / "model.onnx")
     (folder / "model-settings.json").write_bytes(msgspec.json.encode(settings))
     (found,) = discover(folder)
     return found

@@ -56,7 +56,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> Literal[
         ]
         own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
     else:
-        final_processors = [_format_exception, lambda *event: _encode(*event).decode()]
+        final_processors = [_format_exception, _encode_text]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
         own_processors = [_format_exception, _encode]
         # The readers of the log cannot read Python's own tracebacks.
@@ -146,3 +146,7 @@ def _encode(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
         for character, escaped in _LINE_ENDS.items():
             line = line.replace(character, escaped)
     return line
+
+
+def _encode_text(logger: object, method: str, event: MutableMapping[str, Any]) -> str:
+    return _encode(logger, method, event).decode()

@@ -101,7 +101,7 @@ def read_triton_config(folder: Path) -> ImportedConfig | None:
         ignored=tuple(ignored),
         inputs=_shapes(config.input, batched=config.max_batch_size > 0),
         outputs=_shapes(config.output, batched=config.max_batch_size > 0),
-        datatypes=dict(map(_datatype, filter(lambda tensor: tensor.data_type, (*config.input, *config.output)))),
+        datatypes=_datatypes((*config.input, *config.output)),
     )
 
 
@@ -161,11 +161,15 @@ def _shapes(tensors: Sequence[Any], *, batched: bool) -> Mapping[str, tuple[int,
     }
 
 
-def _datatype(tensor: Any) -> tuple[str, str]:
-    """Return the name of a tensor, and its datatype in KServe V2."""
-    field = tensor.DESCRIPTOR.fields_by_name["data_type"]
-    name = field.enum_type.values_by_number[tensor.data_type].name.removeprefix("TYPE_")
-    return str(tensor.name), "BYTES" if name == "STRING" else name
+def _datatypes(tensors: Sequence[Any]) -> dict[str, str]:
+    """Return the declared datatypes in KServe V2, by the name of the tensor."""
+    found: dict[str, str] = {}
+    for tensor in tensors:
+        if tensor.data_type:
+            values = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
+            name = values[tensor.data_type].name.removeprefix("TYPE_")
+            found[str(tensor.name)] = "BYTES" if name == "STRING" else name
+    return found
 
 
 def _ignored(message: Any, prefix: str) -> Iterator[str]:

@@ -43,7 +43,7 @@ def make_instances(
 
 def allow_time(instances: InstancePool) -> None:
     """Give later calls more time than SHORT, which a busy machine may need to change threads."""
-    instances._seconds = LONG  # pyright: ignore[reportPrivateUsage]
+    instances._seconds = LONG
 
 
 def error_of_job(instances: InstancePool, job: Job = identity) -> InferenceError:

@@ -18,7 +18,7 @@ class CountingFile(io.BytesIO):
         self.writes: list[bytes] = []
         self.written = threading.Event()
 
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+    def write(self, data: bytes, /) -> int:
         self.writes.append(bytes(data))
         self.written.set()
         return super().write(data)
@@ -29,7 +29,7 @@ class BrokenPipeFile(io.BytesIO):
 
     attempts = 0
 
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+    def write(self, data: bytes, /) -> int:
         self.attempts += 1
         raise BrokenPipeError
 

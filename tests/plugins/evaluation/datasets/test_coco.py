@@ -116,7 +116,7 @@ def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
     np.testing.assert_array_equal(decoded, mask)
 
 
-def runs(counts: object, *size: int) -> dict[str, Any]:
+def runs(counts: object, *size: float) -> dict[str, Any]:
     return {"segmentation": {"size": size or (48, 64), "counts": counts}}
 
 

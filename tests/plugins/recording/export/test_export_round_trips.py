@@ -52,7 +52,9 @@ def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:
     """Return label and rounded corners of the objects, by the digest of their image."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for item in items:
-        corners = [(label.label, np.round(label.box or label.outlines[0], 2).tolist()) for label in item.objects]
+        corners = [
+            (label.label, np.round(np.array(label.box or label.outlines[0]), 2).tolist()) for label in item.objects
+        ]
         found[hashlib.sha256(item.image.read_bytes()).hexdigest()] = corners
     return found
 

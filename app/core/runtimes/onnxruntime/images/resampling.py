@@ -171,7 +171,7 @@ def _rounded_share(interpolation: Interpolation, side: _Side) -> float:
 def _package() -> Any:
     """Return cykooz-resizer; None if it is not installed. It imports Pillow, so it is imported when needed."""
     try:
-        import cykooz_resizer
+        import cykooz_resizer  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         return None
     return cykooz_resizer

@@ -6,7 +6,7 @@ pipeline merges tokens into entities.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -62,8 +62,12 @@ def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
     marks = bool(getattr(texts.raw_tokenizer.model, "continuing_subword_prefix", None))
     network.config.id2label = dict(enumerate(spec.description.labels))
     pipelines: Any = importlib.import_module("transformers.pipelines.token_classification")
+
     # The pipeline converts some words twice, which breaks the accents of byte-level vocabularies: join spellings only.
-    joiner = SimpleNamespace(convert_tokens_to_string=lambda words: list(chain.from_iterable(words)))
+    def join(words: Iterable[str]) -> list[str]:
+        return list(chain.from_iterable(words))
+
+    joiner = SimpleNamespace(convert_tokens_to_string=join)
     pipeline = pipelines.TokenClassificationPipeline(
         model=network.module, tokenizer=joiner, device=network.module.device
     )
