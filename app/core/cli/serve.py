@@ -165,7 +165,7 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
         raise ModelError(f"no model could be loaded: {reasons}")
 
 
-def _plugin_settings() -> Sequence[type]:
+def _plugin_settings() -> Sequence[type[object]]:
     return [kind for plugin in registry().loaded.values() for kind in plugin.settings]
 
 

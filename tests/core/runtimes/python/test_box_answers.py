@@ -51,7 +51,7 @@ class FakeTensor:
     [
         RECORDS,
         tuple(RECORDS),
-        [DetectedObject(**record) for record in RECORDS],  # pyright: ignore
+        [DetectedObject(**record) for record in RECORDS],
         [{**record, "label": number, "more": 1} for record, number in zip(RECORDS, (1, 0), strict=True)],
         [{**record, "score": F32(record["score"])} for record in RECORDS],
         {"boxes": BOXES, "scores": SCORES, "labels": ["bus", "car"]},
@@ -85,7 +85,7 @@ DETECTIONS = Detections(labels=["bus", "car"], scores=np.array(SCORES, F32), box
         {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], "keypoints": POSES},
         SimpleNamespace(boxes=BOXES, scores=SCORES, labels=[1, 0], keypoints=FakeTensor(POSES)),
         [{**record, "keypoints": pose} for record, pose in zip(RECORDS, POSES, strict=True)],
-        [PosedObject(**record, keypoints=pose) for record, pose in zip(RECORDS, POSES, strict=True)],  # pyright: ignore
+        [PosedObject(**record, keypoints=pose) for record, pose in zip(RECORDS, POSES, strict=True)],
     ],
 )
 def test_keypoints_are_read_in_every_accepted_form(answer: object) -> None:
@@ -204,7 +204,7 @@ FRACTIONS = {"label": "bus", "score": 0.5, "cx": 0.3, "cy": 0.5, "w": 0.2, "h": 
     ("answer", "angle"),
     [
         ([FRACTIONS], 0.5),
-        ([OrientedObject(**FRACTIONS)], 0.5),  # pyright: ignore
+        ([OrientedObject(**FRACTIONS)], 0.5),
         ({"boxes": ORIENTED, "scores": [0.5], "labels": [1]}, 0.5),
         (SimpleNamespace(boxes=np.array(ORIENTED), scores=np.array([0.5]), labels=["bus"]), 0.5),
         ({"boxes": np.array(CORNERS), "scores": [0.5], "labels": [1]}, 0),
