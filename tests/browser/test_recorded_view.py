@@ -97,7 +97,7 @@ def test_long_metadata_leaves_room_for_the_names_of_models(browser: Browser, ser
         assert box_of(row.locator(".col-model"))["width"] >= 90
 
 
-def test_search_by_model_label_metadata_and_place(browser: Browser, server: str) -> None:
+def test_search_by_model_outcome_label_and_metadata(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
         page.get_by_label("Model").fill("detector")
         search(page, 4)
@@ -111,12 +111,12 @@ def test_search_by_model_label_metadata_and_place(browser: Browser, server: str)
         search(page, 0)
         page.get_by_role("button", name="Clear").click()
         expect(page.get_by_text("6 found, newest first")).to_be_visible()
-        page.get_by_label("Location").fill("48, 9, 49, 11")
+        page.get_by_label("Model").fill("classifier")
         search(page, 2)
         assert set(column(page, "model")) == {"classifier"}
         page.reload()
         expect(page.get_by_text("2 found, newest first")).to_be_visible()
-        expect(page.get_by_label("Location")).to_have_value("48, 9, 49, 11")
+        expect(page.get_by_label("Model")).to_have_value("classifier")
         page.get_by_role("button", name="Clear").click()
         page.get_by_label("Metadata").fill("altitude >> 5")
         page.get_by_role("button", name="Search").click()

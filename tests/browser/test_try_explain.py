@@ -48,7 +48,7 @@ def test_displayed_map_equals_the_map_of_the_answer(browser: Browser, server: st
         page.get_by_role("button", name="Explain purple star").focus()
         hold_explanation(page)
         panel = page.get_by_role("region", name="Explanation")
-        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Stop").press("Enter")
         use_occlusion(page)
         with page.expect_response(is_explain_response) as waiting:
             page.get_by_role("button", name="Explain again").click()
@@ -105,7 +105,7 @@ def test_explanation_is_stopped_and_a_rejection_is_shown(browser: Browser, serve
         expect_findings(page, 5)
         page.get_by_role("button", name=re.compile("Explain")).first.focus()
         hold_explanation(page)
-        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Stop").press("Enter")
         expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
         page.get_by_text("Settings").click()
         page.get_by_role("spinbutton", name="Samples").fill("99999")

@@ -137,7 +137,8 @@ def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row
     assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
     assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
     assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
-    assert [recorded[name][0]["reason"] for name in ("v1", "grpc", "v2")] == ["trial", "trial", None]
+    reasons = [json.loads(recorded[name][0]["selection"])["reason"] for name in ("v1", "grpc", "v2")]
+    assert reasons == ["trial", "trial", None]
     (answer,) = json.loads(recorded["streamed"][0]["records"])
     assert answer["prompt"] == "What is this?"
     assert answer["answer"]

@@ -1,4 +1,4 @@
-// In Recorded: search inferences by time, model, label, metadata and location.
+// In Recorded: search inferences by time, model, label and metadata.
 
 import { fetchCatalogue } from "./catalogue.js";
 import { requestJson } from "./connection.js";
