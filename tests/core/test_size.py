@@ -7,7 +7,7 @@ import pytest
 from tests.support.removal import ROOT
 
 MAX_LINES = {
-    "the product": (62_700, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
+    "the product": (62_720, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
     "core": (20_800, ("app/core/**/*.py",)),
     "the page": (6_200, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
     "tests": (69_600, ("tests/**/*.py",)),
