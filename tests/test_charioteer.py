@@ -11,7 +11,7 @@ import pytest
 
 import charioteer
 from app.core.plugins import registry
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from tasks.object_detection import Detections
 from tests.support.data.chariot import image_input
 from tests.support.models.colliding_packages import ENVIRONMENT, PACKAGES, make_project

@@ -8,6 +8,7 @@ plugin = Plugin(
     summary="Chariot's and KServe's protocols, ONNX models and Python classes.",
     public={
         "ModelError": "app.core.settings.model",
+        "InProcessModel": "app.public_api.in_process",
         "Classification": "tasks.image_classification",
         "SegmentationParameters": "tasks.image_segmentation",
         "Segments": "tasks.image_segmentation",

@@ -14,7 +14,7 @@ from app.plugins.calibration.evaluation.fit import events_of, fit, in_first_half
 from app.plugins.calibration.evaluation.report import measure
 from app.plugins.evaluation.answers import EvaluatedItem, parse_records
 from app.plugins.evaluation.dataset import Item, LabelledObject
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from fixtures.scenes import CLASSIFY, DETECT, Scene, make_scenes
 from tasks.task import TaskType
 

@@ -4,7 +4,6 @@ from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    requires=("in_process",),
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
     public={"as_maite": "app.plugins.jatic.maite.models"},
     extends={

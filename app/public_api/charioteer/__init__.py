@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares these names with theirs
     from app.core.settings.model import ModelError as ModelError
     from app.plugins.bulk_run.ray_map import ray_map as ray_map
-    from app.plugins.in_process.model import InProcessModel as InProcessModel
     from app.plugins.jatic.maite.models import as_maite as as_maite
     from app.plugins.labeling.cvat import cvat_function as cvat_function
     from app.plugins.layouts.graph_model import GraphModel as GraphModel
     from app.plugins.ray.application import ray_application as ray_application
     from app.plugins.ray.proxy import ray_proxy_middlewares as ray_proxy_middlewares
+    from app.public_api.in_process import InProcessModel as InProcessModel
     from tasks.image_classification import Classification as Classification
     from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
     from tasks.image_segmentation import Segments as Segments

@@ -19,7 +19,7 @@ from app.plugins.calibration.evaluation.fit import events_of, fit
 from app.plugins.calibration.evaluation.report import measure
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from tasks.task import TaskType
 from tests.support.command_line import charioteer
 from tests.support.data.evaluation_samples import classification_sample, detection_sample

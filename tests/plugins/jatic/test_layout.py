@@ -11,9 +11,9 @@ import pytest
 
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelSettings
-from app.plugins.in_process.model import InProcessModel
 from app.plugins.jatic.layout import changed_settings
 from app.plugins.tuning.quantization import quantize
+from app.public_api.in_process import InProcessModel
 from metadata.model import Fact, Origin
 from tasks.image_classification import Classification
 from tasks.inference.error import InferenceError

@@ -19,9 +19,9 @@ from PIL import Image
 
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError
-from app.plugins.in_process.model import InProcessModel
 from app.plugins.openvino.session import OpenVinoSession
 from app.plugins.openvino.settings import OpenVinoOptions
+from app.public_api.in_process import InProcessModel
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT

@@ -10,8 +10,8 @@ from app.core.assembly.models import find_models
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, read_settings
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.in_process.model import InProcessModel
 from app.plugins.openvino.settings import OpenVinoOptions, OpenVinoSettings
+from app.public_api.in_process import InProcessModel
 
 
 def test_folder_of_compiled_models_reaches_the_models() -> None:

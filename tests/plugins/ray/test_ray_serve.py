@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from app.plugins.drift.baseline import Baseline, write_baseline
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from tasks.vision.image import decode_image
 from tests.plugins.acme.process import python_model
 from tests.plugins.bulk_run.test_command import answers, run, write_images

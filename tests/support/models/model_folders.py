@@ -8,7 +8,7 @@ import msgspec
 
 from app.core.assembly.discovery import model_at
 from app.core.settings.model import ModelSource
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 
 DETECTION = "OBJECT_DETECTION"
 

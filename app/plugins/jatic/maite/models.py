@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from tasks.image_classification import Classification
 from tasks.inference.error import invalid
 from tasks.inference.response import Prediction

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.in_process.model import InProcessModel
+from app.public_api.in_process import InProcessModel
 from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
 from tests.support.data.images import encode_image

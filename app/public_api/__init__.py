@@ -1,0 +1,1 @@
+"""What users import: the module `charioteer`, and models without a server."""
