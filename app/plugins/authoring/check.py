@@ -1,13 +1,16 @@
 """``charioteer check`` and ``charioteer models``."""
 
+import math
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
@@ -21,15 +24,17 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.authoring.suspicions import duplicate_keys, duplicate_labels, suspicious_answer, unknown_parameters
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.error import InferenceError, truncate
 from tasks.inference.limits import Limits
 from tasks.text.request import TEXT_INPUT
+from tasks.vision.image import decode_image
 from tasks.vision.request import IMAGE_INPUT
 
 _MAX_SHOWN_CHARACTERS = 120
 _MIN_NAME_WIDTH = 24
+_MAX_FRACTION = 1.5
+"""Pixels: boxes that are fractions may reach a little over the image."""
 _CANDIDATES = ("red square", "blue circle")
 """The shapes of `sample_image`, for models whose requests name the classes."""
 
@@ -67,8 +72,8 @@ def check(
     # Without hard wraps, the text of a line can be searched for.
     write_line = partial(terminal.print, soft_wrap=True)
 
-    def warn(*warnings: str) -> None:
-        for warning in filter(None, warnings):
+    def warn(warning: str) -> None:
+        if warning:
             write_line(f"[yellow]{printable(warning)}[/yellow].")
 
     options = ModelOptions(
@@ -85,7 +90,6 @@ def check(
         except ModelError as error:
             failures += 1
             write_line(f"[red]{label} cannot be served[/red]: {printable(error)}")
-            warn(duplicate_keys(source))
             continue
         terminal.print(_table(source, servable.description))
         warn(chariot_name_warning(source.name))
@@ -97,8 +101,10 @@ def check(
         if guessed := [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]:
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
-        warn(duplicate_keys(source), duplicate_labels(servable.description.labels))
-        warn(unknown_parameters(source, servable))
+        try:
+            servable.check_parameters(source.settings.parameters)
+        except InferenceError as error:
+            warn(f"No effect in model-settings.json: {error.with_prefix('parameters')}")
         try:
             result, warning = _try_on_sample(source, servable, image_data, limits)
             write_line(result)
@@ -130,7 +136,22 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes, l
     result = (
         f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
     )
-    return result, suspicious_answer(source, servable, records, data, limits)
+    if isinstance(data, str) or parameters or servable.description.task_type.geometry is None:
+        return result, ""
+    shapes = records or predict_records(servable, source.name, data, {"score_threshold": 0.0}, limits)
+    return result, _wrong_unit(shapes, data)
+
+
+def _wrong_unit(records: Sequence[Any], image: bytes) -> str:
+    """Return a sentence about objects whose numbers are probably fractions of the image, or degrees; "" if not."""
+    height, width = decode_image(image).pixels.shape[:2]
+    rings = [ring for record in records for ring in record.rings(width, height)]
+    if rings and np.abs(np.concatenate(rings)).max() <= _MAX_FRACTION:
+        advice = "multiply them by the width and height of the image in a Python class"
+        return f"All objects lie within the first pixel, so their numbers are probably fractions; {advice}"
+    if any(abs(getattr(record, "r", 0.0)) > 2 * math.pi for record in records):
+        return "Boxes are rotated by more than a whole turn, so their angles are probably degrees; expected radians"
+    return ""
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:

@@ -17,55 +17,25 @@ class Model:
         box = {{"xmin": 0.1 * {x}, "ymin": 0.2 * {y}, "xmax": 0.5 * {x}, "ymax": 0.6 * {y}}}
         return [{{"label": "boat", "score": 0.9, **box}}]
 """
-COLOURS: dict[str, Any] = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["red", "green", "blue"]}
 CLASSIFIER = """
 import numpy as np
 
 class Model:
-    def predict(self, images):
-        means = np.stack([image.reshape(-1, 3).mean(axis=0) for image in images]) / 255
-        powers = np.exp(means)
-        return powers / powers.sum(axis={axis}, keepdims=True)
+    def predict(self, image):
+        return {{"red": {red}}}
 """
+COLOURS: dict[str, Any] = {"task_type": "IMAGE_CLASSIFICATION", "labels": ["red"]}
 
 
 def checked(folder: Path, *options: str, status: int = 0) -> str:
     return " ".join(output_of("check", folder, *options, status=status).split())
 
 
-def classifier(folder: Path, settings: str = "{}", softmax_axis: int = 1) -> Path:
-    """Write a classifier of three colours, with the text of its settings."""
-    text = f"""(float[1, 3, 8, 8] images) => (float[1, 3] probabilities) {{
-        means = ReduceMean<axes = [2, 3], keepdims = 0>(images)
-        probabilities = Softmax<axis = {softmax_axis}>(means)
-    }}"""
-    graphs.parse(folder / "model.onnx", text)
-    (folder / "model-settings.json").write_text(settings)
-    return folder
-
-
-def test_duplicate_labels_are_reported(tmp_path: Path) -> None:
-    text = checked(classifier(tmp_path, json.dumps({"labels": ["-", "-", "blue"]})))
-    assert not [warning for warning in ("same label", "more than once", "scores are the same") if warning in text]
-    text = checked(classifier(tmp_path, json.dumps({"labels": ["red", "red", "blue"]})))
-    assert "Several classes have the same label: 'red'; answers do not distinguish them" in text
-
-
-def test_duplicate_keys_in_settings_are_reported(tmp_path: Path) -> None:
-    settings = '{"name": "a", "preprocessing": {"mean": [0, 0, 0], "mean": [1, 1, 1]}, "name": "b"}'
-    text = checked(classifier(tmp_path, settings))
-    assert 'model-settings.json has "mean", "name" more than once; only the last one has an effect' in text
-
-
-def test_default_of_a_parameter_that_the_task_lacks_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "warns"), [("score_treshold", True), ("score_threshold", False)])
+def test_default_of_a_parameter_that_the_task_lacks_is_reported(tmp_path: Path, name: str, *, warns: bool) -> None:
+    folder = write_model(tmp_path / "class", CLASSIFIER.format(red=1), parameters={name: 0.9}, **COLOURS)
     warning = "No effect in model-settings.json: parameters.score_treshold: Expected one of action, score_threshold, "
-    assert warning in checked(classifier(tmp_path, '{"parameters": {"score_treshold": 0.9}}'))
-    assert "No effect" not in checked(classifier(tmp_path, '{"parameters": {"score_threshold": 0.9}}'))
-
-
-def test_duplicate_keys_of_a_rejected_model_are_reported(tmp_path: Path) -> None:
-    settings = '{"task_type": "IMAGE_CLASSIFICATION", "task_type": "OBJECT_DETECTION"}'
-    assert 'has "task_type" more than once' in checked(classifier(tmp_path, settings), status=1)
+    assert (warning in checked(folder, "--allow-code")) is warns
 
 
 FRACTIONS, DEGREES = "numbers are probably fractions", "angles are probably degrees"
@@ -112,30 +82,17 @@ def test_boxes_of_a_graph_that_are_fractions_are_reported(tmp_path: Path) -> Non
     assert "Guessed: boxes, " in checked(tmp_path)
 
 
-@pytest.mark.parametrize(("second", "warns"), [("cat", True), ("dog", False)])
-def test_records_of_a_class_with_one_label_are_reported(tmp_path: Path, second: str, *, warns: bool) -> None:
-    answer = f'[{{"label": "cat", "score": 0.5}}, {{"label": "{second}", "score": float(image.mean()) / 999}}]'
-    code = f"class Model:\n    def predict(self, image):\n        return {answer}\n"
-    folder = write_model(tmp_path / "pets", code, task_type="IMAGE_CLASSIFICATION", labels=["cat", "dog"])
-    text = checked(folder, "--allow-code")
-    assert ("One answer has several records with one label" in text) is warns
-
-
-@pytest.mark.parametrize(("axis", "is_reported"), [(0, True), (1, False)])
-def test_scores_that_ignore_the_image_are_reported(tmp_path: Path, axis: int, *, is_reported: bool) -> None:
-    warning = "softmax over the batch instead of the classes"
-    (tmp_path / "graph").mkdir()
-    assert (warning in checked(classifier(tmp_path / "graph", softmax_axis=axis))) is is_reported
-    folder = write_model(tmp_path / "class", CLASSIFIER.format(axis=axis), **COLOURS)
-    assert (warning in checked(folder, "--allow-code")) is is_reported
-
-
 def test_warnings_of_numpy_are_not_printed(tmp_path: Path) -> None:
-    code = CLASSIFIER.format(axis=1).replace("/ 255", "* 1000")
-    code = code.replace("np.exp(means)", "1 + 0 * np.exp(means) / 1e309")
+    code = CLASSIFIER.format(red="1 + 0 * np.exp(image.astype(np.float32).mean() * 1000) / 1e309")
     text = checked(write_model(tmp_path / "class", code, **COLOURS), "--allow-code", status=1)
     assert "RuntimeWarning" not in text
     assert "Expected finite numbers" in text
+
+
+def test_model_of_texts_is_tried_on_a_text(tmp_path: Path) -> None:
+    code = "class Model:\n    def predict(self, text):\n        return {'good': 1.0}\n"
+    folder = write_model(tmp_path / "moods", code, task_type="TEXT_CLASSIFICATION")
+    assert "Tried on one text, 1 result in " in checked(folder, "--allow-code")
 
 
 def test_failing_graph_prints_only_the_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
