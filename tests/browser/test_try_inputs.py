@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Route, expect
 from tests.browser.looking import open_page
 from tests.browser.try_view import (
     IMAGES,
-    SCAFFOLD,
     assert_drawn,
     expect_findings,
     give_file,
@@ -21,6 +20,7 @@ from tests.browser.try_view import (
     rows,
 )
 from tests.support.data.images import encode_image, rectangle
+from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
 from tests.support.servers.ports import listening_port
 from tests.support.servers.server_process import run_server
@@ -183,10 +183,9 @@ def test_image_that_the_browser_cannot_show_is_converted_by_the_server(
 
 def test_page_waits_for_a_model_that_loads(browser: Browser, tmp_path: Path) -> None:
     repository, release = tmp_path / "repository", tmp_path / "arrived"
-    shutil.copytree(SCAFFOLD / "text_classification", repository / "slow")
-    code = repository / "slow" / "model.py"
     wait_for_release = f"import pathlib, time\nwhile not pathlib.Path({str(release)!r}).exists(): time.sleep(0.05)\n"
-    code.write_text(f"{wait_for_release}{code.read_text()}")
+    model = 'class Model:\n    def predict(self, text):\n        return {"good": 1.0}\n'
+    write_model(repository / "slow", wait_for_release + model, task_type="TEXT_CLASSIFICATION")
     only_http = ("--no-grpc", "--no-tensorflow-serving")
     with run_server("--model-repository", str(repository), "--allow-code", *only_http) as server:
         wait_until(lambda: listening_port(server.process.pid) is not None)

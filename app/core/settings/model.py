@@ -171,17 +171,11 @@ class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):
         file: the name of its file.
         settings: our settings with the same effect, without those that ``model-settings.json`` overrides.
         ignored: the names in it that have no effect here.
-        inputs: the shapes of the graph's inputs, by name; -1 is any size. Empty if the file has none.
-        outputs: the shapes of its outputs.
-        datatypes: the datatypes of inputs and outputs, by name, with the names of KServe V2.
     """
 
     file: str
     settings: Mapping[str, object]
     ignored: tuple[str, ...]
-    inputs: Mapping[str, tuple[int, ...]] = {}
-    outputs: Mapping[str, tuple[int, ...]] = {}
-    datatypes: Mapping[str, str] = {}
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,5 @@ plugin = Plugin(
     commands=tuple(
         Command(name=name, run=f"app.plugins.authoring.{module}:{name}", help=text) for module, name, text in _COMMANDS
     ),
-    loaders=Ref("app.plugins.authoring.other_formats.loader:LOADERS"),
-    formats=Ref("app.plugins.authoring.other_formats.formats:FORMATS"),
+    formats=Ref("app.plugins.authoring.other_formats.other_servers:FORMATS"),
 )

@@ -3,13 +3,14 @@
 MLServer's ``model-settings.json`` has the name of ours.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
+from app.core.hooks import ForeignFormat
 from app.core.settings.model import (
     SETTINGS_FILE,
     BatchingSettings,
@@ -19,7 +20,8 @@ from app.core.settings.model import (
     read_bounded,
     read_json_file,
 )
-from app.plugins.authoring.other_formats.proto import message_class
+from app.plugins.authoring.other_formats.advice import advice_for
+from app.plugins.authoring.proto import message_class
 
 _MLSERVER_ADVICE = {
     "mlserver_huggingface": "write the model with save_pretrained, and serve its folder without this file",
@@ -95,14 +97,7 @@ def read_triton_config(folder: Path) -> ImportedConfig | None:
             )
         else:
             ignored.append("dynamic_batching, because max_batch_size is 0")
-    return ImportedConfig(
-        file=TRITON_FILE,
-        settings=settings,
-        ignored=tuple(ignored),
-        inputs=_shapes(config.input, batched=config.max_batch_size > 0),
-        outputs=_shapes(config.output, batched=config.max_batch_size > 0),
-        datatypes=_datatypes((*config.input, *config.output)),
-    )
+    return ImportedConfig(file=TRITON_FILE, settings=settings, ignored=tuple(ignored))
 
 
 def label_filename(folder: Path) -> str:
@@ -152,26 +147,6 @@ def _onnxruntime(groups: Sequence[Any]) -> OnnxRuntimeSettings:
     return OnnxRuntimeSettings(devices=tuple(devices) or None, instances=instances)
 
 
-def _shapes(tensors: Sequence[Any], *, batched: bool) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes in the graph. If Triton may batch requests, `dims` leave the first dimension out."""
-    batch = (-1,) if batched else ()
-    return {
-        str(tensor.name): (*batch, *(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims))
-        for tensor in tensors
-    }
-
-
-def _datatypes(tensors: Sequence[Any]) -> dict[str, str]:
-    """Return the declared datatypes in KServe V2, by the name of the tensor."""
-    found: dict[str, str] = {}
-    for tensor in tensors:
-        if tensor.data_type:
-            values = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
-            name = values[tensor.data_type].name.removeprefix("TYPE_")
-            found[str(tensor.name)] = "BYTES" if name == "STRING" else name
-    return found
-
-
 def _ignored(message: Any, prefix: str) -> Iterator[str]:
     """Yield the paths of the fields that are set and have no effect."""
     for field, value in message.ListFields():
@@ -181,3 +156,11 @@ def _ignored(message: Any, prefix: str) -> Iterator[str]:
         elif field.message_type is not None:
             for item in [value] if isinstance(value, Message) else value:
                 yield from _ignored(item, f"{path}.")
+
+
+FORMATS = (
+    ForeignFormat(files=(TRITON_FILE,), read=read_triton_config, label_file=label_filename),
+    ForeignFormat(check=reject_mlserver_runtime),
+    ForeignFormat(advice=advice_for),
+)
+"""Triton, MLServer, and the files of frameworks that no runtime reads by itself."""

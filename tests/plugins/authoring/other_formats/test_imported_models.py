@@ -112,32 +112,6 @@ def test_graph_of_triton_has_another_name_or_is_in_a_folder_named_model_onnx(tmp
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('"images"', '"pixels"', r"config\.pbtxt names the input 'pixels'; those of the model are images"),
-        ("[ 3, 64, 64 ]", "[ 3, 32, 32 ]", r"the shape \[-1, 3, 32, 32\]; that of the model is \[-1, 3, 64, 64\]"),
-        ("[ 20 ]", "[ 20, 1 ]", r"the output 'output0' the shape \[-1, 20, 1\]"),
-        ("TYPE_FP32\n", "TYPE_UINT8\n", "the input 'images' the data type UINT8; that of the model is FP32"),
-        ("data_type: TYPE_FP32 dims", "data_type: TYPE_STRING dims", "the output 'output0' the data type BYTES"),
-        ("max_batch_size: 8", "max_batch_size: 0", r"the shape \[3, 64, 64\]"),
-    ],
-)
-def test_triton_config_that_does_not_fit_the_graph_is_rejected(tmp_path: Path, old: str, new: str, reason: str) -> None:
-    (source,) = model_at(write_triton_model(tmp_path / "m", CONFIG.replace(old, new)))
-    for use in (describe, load):
-        with pytest.raises(ModelError, match=reason):
-            use(source)
-
-
-def test_reshape_and_free_dimensions_of_triton_fit_the_graph(tmp_path: Path) -> None:
-    config = CONFIG.replace("[ 3, 64, 64 ]", "[ 3, -1, -1 ]").replace("[ 20 ]", "[ 5, 4 ] reshape { shape: [ 20 ] }")
-    (source,) = model_at(write_triton_model(tmp_path / "m", config))
-    assert describe(source).labels
-    assert source.imported is not None
-    assert "output.reshape" in source.imported.ignored
-
-
-@pytest.mark.parametrize(
     ("config", "reason"),
     [
         ('platform: "tensorrt_plan"', "'tensorrt' of Triton is not here; use the ONNX file"),
