@@ -7,5 +7,4 @@ plugin = Plugin(
     model_settings=(ModelSection(type=Ref("app.plugins.layouts.settings:CtcSettings"), name="ctc"),),
     public={"GraphModel": "app.plugins.layouts.graph_model"},
     layouts=Ref("app.plugins.layouts.families:LAYOUTS"),
-    extends={"onnx.refusals": Ref("app.plugins.layouts.refusal:EXPLANATIONS")},
 )

@@ -190,11 +190,10 @@ LAYOUTS = (
         (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
         "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
         _recognise_rf_detr,
-        ((3, 3), (3, 3, 4)),
         describe,
     ),
     *(
-        Layout((name,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise, name=name), ((3, 3),))
+        Layout((name,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise, name=name))
         for name in (_SOFTMAX, _SIGMOID)
     ),
 )

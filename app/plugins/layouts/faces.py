@@ -251,14 +251,9 @@ def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
 
 
 _TASKS = (TaskType.OBJECT_DETECTION,)
-_SCRFD_RANKS = tuple((rank,) * count for rank in (2, 3) for count in _SCRFD_STRIDES)
 _ANCHORS = "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels"
 LAYOUTS = (
-    Layout(
-        (_YUNET,), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet, ((3,) * 9, (3,) * 12)
-    ),
-    Layout(
-        (_SCRFD,), _TASKS, "scores [N, 1] and boxes [N, 4] for three or five strides", _recognise_scrfd, _SCRFD_RANKS
-    ),
-    Layout((_MEDIAPIPE,), _TASKS, _ANCHORS, _recognise_anchors, ((3, 3),)),
+    Layout((_YUNET,), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet),
+    Layout((_SCRFD,), _TASKS, "scores [N, 1] and boxes [N, 4] for three or five strides", _recognise_scrfd),
+    Layout((_MEDIAPIPE,), _TASKS, _ANCHORS, _recognise_anchors),
 )

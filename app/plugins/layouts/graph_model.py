@@ -11,15 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from app.core.runtimes.onnxruntime.heads import task_and_model
 from app.core.runtimes.onnxruntime.inspection import inspect_model
 from app.core.settings.model import ModelError, ModelSource, read_settings
-from app.plugins.layouts.refusal import RECIPE_TASKS
 from metadata.model import Fact
 from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import TaskType
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
 Run = Callable[[NDArray[np.float32]], Sequence[ArrayLike] | Mapping[str, ArrayLike]]
 """Takes a batch in the shape of the input, and returns all outputs, in order or by name."""
 
+_TASKS = (
+    TaskType.IMAGE_CLASSIFICATION,
+    TaskType.OBJECT_DETECTION,
+    TaskType.ORIENTED_OBJECT_DETECTION,
+    TaskType.IMAGE_SEGMENTATION,
+)
 _DATATYPES = tuple(datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES))
 
 
@@ -40,8 +46,8 @@ class GraphModel:
         source = ModelSource(name=folder.name, version="1", folder=folder, settings=read_settings(folder))
         session = _CallableSession(folder / "model.py", run, tuple(int(side) for side in input_shape))
         inspection = inspect_model(source, session)
-        if inspection.match.task_type not in RECIPE_TASKS:
-            raise ModelError(f"{folder}: Expected one of {', '.join(RECIPE_TASKS)}, got {inspection.match.task_type}")
+        if inspection.match.task_type not in _TASKS:
+            raise ModelError(f"{folder}: Expected one of {', '.join(_TASKS)}, got {inspection.match.task_type}")
         self.description = inspection.description
         _, self._model, self._example = task_and_model(inspection)
 

@@ -103,6 +103,6 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, class
 
 
 LAYOUTS = tuple(
-    Layout((name,), (TaskType.OBJECT_DETECTION,), "[b, N, 5 + nc]", partial(_recognise_objectness, name=name), ((3,),))
+    Layout((name,), (TaskType.OBJECT_DETECTION,), "[b, N, 5 + nc]", partial(_recognise_objectness, name=name))
     for name in (_YOLOV5, _YOLOX)
 )

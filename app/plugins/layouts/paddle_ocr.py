@@ -249,6 +249,6 @@ def _text_answers(model: OnnxImageModel, item: PromptedImage, answer: RawOutputs
 
 
 LAYOUTS = (
-    Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map, ((4,),)),
-    Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line, ((3,),)),
+    Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map),
+    Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line),
 )

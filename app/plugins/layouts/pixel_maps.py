@@ -51,7 +51,7 @@ _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
 
 
-def planes_first(output: Output, inputs: ImageInputs) -> Output:
+def _planes_first(output: Output, inputs: ImageInputs) -> Output:
     """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
     if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
         return output
@@ -65,7 +65,7 @@ def _recognise_scores(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout == _SEMANTIC
     if not (is_requested or is_torchvision) or len(outputs) != 1:
         return None
-    output = planes_first(outputs[0], view.inputs)
+    output = _planes_first(outputs[0], view.inputs)
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] < 2 or not output.blank.size:
         return None
     named_logits = "logit" in output.name.lower()
@@ -138,7 +138,7 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     flat = output.blank.ndim == 3 or (output.blank.ndim == 4 and output.shape[1] == 1)
     if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
         return None
-    if view.declared_task is None and view.declared_layout is None and not covers_image(output, view):
+    if view.declared_task is None and view.declared_layout is None and not _covers_image(output, view):
         return None
     facts = [Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)]
     has_rest = view.classes == 1
@@ -153,7 +153,7 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     )
 
 
-def covers_image(output: Output, view: GraphView) -> bool:
+def _covers_image(output: Output, view: GraphView) -> bool:
     """Return whether the last two dimensions of an output have the proportions of the input."""
     (rows, columns), (height, width) = output.shape[-2:], view.size
     return rows * width == columns * height
@@ -188,7 +188,7 @@ def _recognise_mask(view: GraphView) -> Match | None:
     is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout in _MASK_NAMES
     if not is_requested or not all(output.is_float and output.blank.ndim == 4 for output in view.outputs):
         return None
-    output = likely_mask(view, view.outputs)
+    output = _likely_mask(view, view.outputs)
     if output is None:
         return None
     if len(view.outputs) > 1 and view.declared_layout is None and _recognise_scores(view) is not None:
@@ -196,7 +196,7 @@ def _recognise_mask(view: GraphView) -> Match | None:
         return None
     layout, origin = _mask_form(output, view.declared_layout)
     keras = view.inputs.channels_last
-    channels_last = planes_first(output, view.inputs) is not output
+    channels_last = _planes_first(output, view.inputs) is not output
     return Match(
         layout=layout,
         task_type=TaskType.IMAGE_SEGMENTATION,
@@ -214,9 +214,9 @@ def _recognise_mask(view: GraphView) -> Match | None:
     )
 
 
-def likely_mask(view: GraphView, maps: Sequence[Output]) -> Output | None:
+def _likely_mask(view: GraphView, maps: Sequence[Output]) -> Output | None:
     """Return the largest of the [b, 1, h, w] maps that can be a mask, or else the largest; None without such a map."""
-    masks = [output for output in maps if planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
+    masks = [output for output in maps if _planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
     # A feature map with one channel usually has values outside 0..1, even for a black image.
     return max(masks, key=lambda mask: (_is_mask_like(mask, view.declared_layout), mask.blank.size), default=None)
 
@@ -257,7 +257,7 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
 
 _TASKS = (TaskType.IMAGE_SEGMENTATION,)
 LAYOUTS = (
-    Layout((_SEMANTIC,), _TASKS, "[b, nc, h, w]", _recognise_scores, ((4,),)),
-    Layout(_MASK_NAMES, _TASKS, "[b, 1, h, w]", _recognise_mask, ((4,),)),
-    Layout((_CLASS_MAP,), _TASKS, "integers [b, h, w]", _recognise_class_map, ((3,),)),
+    Layout((_SEMANTIC,), _TASKS, "[b, nc, h, w]", _recognise_scores),
+    Layout(_MASK_NAMES, _TASKS, "[b, 1, h, w]", _recognise_mask),
+    Layout((_CLASS_MAP,), _TASKS, "integers [b, h, w]", _recognise_class_map),
 )

@@ -124,13 +124,11 @@ LAYOUTS = (
         (TaskType.OBJECT_DETECTION,),
         "labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
         _recognise_rt_detr,
-        ((2, 3, 2),),
     ),
     Layout(
         (_TORCHVISION,),
         (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
         "boxes [N, 4], labels [N] and scores [N], without a batch dimension, and masks [N, 1, h, w]",
         _recognise_torchvision,
-        ((2, 1, 1), (2, 1, 1, 4)),
     ),
 )

@@ -63,7 +63,7 @@ def test_links_lead_to_headings_of_the_page() -> None:
         for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
     }
     text = " ".join(advice_for(Path(name)) for name, _, _ in FORMATS)
-    text += (ROOT / "app/plugins/layouts/refusal.py").read_text()
+    text += (ROOT / "app/core/runtimes/onnxruntime/layouts/choice.py").read_text()
     text += (ROOT / "app/plugins/transformers/torch/architecture.py").read_text()
     anchors = set(re.findall(r"docs/python_models\.md#([a-z-]+)", text))
     assert {"other-outputs", "transformers"} <= anchors

@@ -1,8 +1,13 @@
 """Choose the layout of a graph among those of core and plugins."""
 
+from collections.abc import Sequence
+
 from app.core.plugins import registry
-from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, format_outputs
+from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, format_outputs
 from metadata.model import Fact, Origin
+from tasks.task import TaskType
+
+_MAX_OUTPUTS = 8
 
 
 def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
@@ -42,12 +47,42 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
                 facts.append(Fact("keypoints", f"{points} of {numbers} numbers for each box", origin))
             return best
         case []:
-            unknown = f"its outputs {format_outputs(view.outputs)} are of no known layout"
-            explanations = (explain(view, task, layouts) for explain in registry().extensions("onnx.refusals"))
-            raise view.model_files.error(next(explanations, unknown))
+            raise view.model_files.error(_rejection(view, task, layouts))
         case several:
             choices = " or ".join(f'{{"layout": "{match.layout}"}} ({match.task_type})' for match in several)
             raise view.model_files.error(
                 f"its outputs {format_outputs(view.outputs)} can be read in several ways; declare one of them in "
                 f"model-settings.json: {choices}"
             )
+
+
+def _rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
+    """Return why none of `layouts`, those of `task`, reads the outputs, and what to declare."""
+    outputs, hidden = format_outputs(view.outputs[:_MAX_OUTPUTS]), len(view.outputs) - _MAX_OUTPUTS
+    outputs += f" and {hidden} more" if hidden > 0 else ""
+    choice = '; declare {"outputs": ["NAME"]} to read only some of them' if len(view.outputs) > 1 else ""
+    if view.declared_layout is not None:
+        expected = next(layout.expected_outputs for layout in layouts if view.declared_layout in layout.names)
+        return (
+            f"model-settings.json declares the layout {view.declared_layout!r}, which its outputs {outputs} do not "
+            f"have; that layout has {expected}{choice}"
+        )
+    if task is None:
+        tasks = dict.fromkeys(task for layout in layouts for task in layout.task_types if task is not TaskType.TENSOR)
+        reason = (
+            f'its task cannot be determined from its outputs {outputs}; declare {{"task_type": "{TaskType.TENSOR}"}} '
+            f'in model-settings.json to return them unchanged, or one of {", ".join(tasks)} with "labels"{choice}'
+        )
+    else:
+        labels = "" if view.classes is None else f" with {view.classes} labels"
+        several = task is TaskType.IMAGE_TEXT_TO_TEXT
+        names = ", ".join(name for layout in layouts for name in layout.names)
+        reason = (
+            f"its outputs {outputs} are of no known layout of {task}{labels}; if it has one of {names}, declare it as "
+            f'"layout" in model-settings.json with the "labels"{choice}'
+            f"{'; other models of this task need several .onnx files, and the others are missing' if several else ''}"
+        )
+    return (
+        f"{reason}; docs/models.md#onnx lists the layouts; `charioteer init NAME --from onnx` writes a Python class "
+        "for any other outputs, see docs/python_models.md#other-outputs"
+    )

@@ -110,4 +110,4 @@ def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     return sigmoid(values) if layout == _MULTI_LABEL else softmax(values)
 
 
-CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise, ((2,),))
+CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise)

@@ -23,7 +23,7 @@ def _recognise_tensors(view: GraphView) -> Match | None:
     )
 
 
-_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors, ((),))
+_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors)
 
 LAYOUTS = (CLASSES, YOLO, _TENSORS)
 """The families of layouts of core, in any order."""

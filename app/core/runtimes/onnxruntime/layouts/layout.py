@@ -181,8 +181,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Layout(msgspec.Struct, frozen=True):
     """A family of layouts, whose `names` are values of ``layout`` in model-settings.json.
 
-    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`. `ranks` are the
-    numbers of dimensions of the outputs, for each number of outputs; errors list layouts with similar ranks first.
+    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`.
     `describe` reads what its exporter wrote into the graph or beside it, instead of other metadata and files.
     """
 
@@ -190,7 +189,6 @@ class Layout(msgspec.Struct, frozen=True):
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
-    ranks: tuple[tuple[int, ...], ...] = ()
     describe: Callable[[ModelSource, GraphSession], ExportMetadata | None] = lambda _, __: None
 
 

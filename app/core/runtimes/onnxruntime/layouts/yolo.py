@@ -270,5 +270,4 @@ YOLO = Layout(
     _TASKS,
     "[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
     _recognise,
-    ((3,), (3, 4)),
 )
