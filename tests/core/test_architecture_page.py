@@ -1,31 +1,40 @@
-"""The functions and files on the page about the architecture exist."""
+"""The page about the architecture shows the way that a request takes, and this way is short."""
 
-import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.support.request_trace import Trace, trace_detection
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+_TABLE, _, _HELPERS = PAGE.partition("### Its functions")[2].partition("\n## ")[0].partition("Helpers:")
+
+MAX_FILES, MAX_FUNCTIONS = 46, 146
+"""Files and functions of the product that a detection runs. The numbers may only fall."""
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 331, 60
 
 
-def qualified_names(body: list[ast.stmt], prefix: str = "") -> set[str]:
-    """Return the names of functions and classes as `__qualname__` has them."""
-    names: set[str] = set()
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            names |= qualified_names(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names |= {prefix + node.name, *qualified_names(node.body, f"{prefix}{node.name}.<locals>.")}
-    return names
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return trace_detection()
 
 
-def test_functions_of_the_way_of_a_request_exist() -> None:
-    table = PAGE.partition("### Its functions")[2].partition("\n## ")[0]
-    rows = re.findall(r"`([\w/]+\.py)` \|(.*)\|", table)
-    assert len(rows) > 20
-    names = {file: qualified_names(ast.parse((ROOT / file).read_text()).body) for file, _ in rows}
-    listed = [(file, name) for file, cell in rows for name in re.findall(r"`([^`]+)`", cell)]
-    assert [(file, name) for file, name in listed if name not in names[file]] == []
+@pytest.mark.slow
+def test_way_of_a_request_is_short(trace: Trace) -> None:
+    assert len(trace.files) <= MAX_FILES
+    assert len(trace.steps) <= MAX_FUNCTIONS, "print them with python -m tests.support.request_trace"
+    assert [file for file in trace.files if len((ROOT / file).read_text().splitlines()) > MAX_FILE_LINES] == []
+    assert [step.name for step in trace.steps if step.lines > MAX_FUNCTION_LINES] == []
+
+
+@pytest.mark.slow
+def test_page_shows_the_way_of_a_request(trace: Trace) -> None:
+    rows = re.findall(r"`([\w/]+\.py)` \|(.*)\|", _TABLE)
+    assert [(file, name) for file, cell in rows for name in re.findall(r"`([^`]+)`", cell)] == trace.way
+    helpers = re.findall(r"`([\w/]+\.py)`", _HELPERS)
+    assert sorted(helpers) == sorted({*trace.files} - {file for file, _ in trace.way})
 
 
 def test_files_on_the_page_exist() -> None:
