@@ -121,27 +121,18 @@ def test_model_name_is_escaped_and_wraps_and_a_change_by_another_client_is_shown
 
 
 def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str) -> None:
-    """Send a simple request and one with the page's header from another origin; neither must have an effect."""
+    """Send a simple request, and one with a header of its own, from another origin; neither must have an effect."""
     attempt = """async ([url, headers, mode]) => {
         try { await fetch(url, { method: "POST", headers, mode }); return "sent"; } catch { return "blocked"; }
     }"""
-    url = f"{server}/page/repository/detector/unload"
+    url = f"{server}/v2/repository/models/detector/unload"
     context = browser.new_context()
     try:
         page = context.new_page()
         # The same server under its other name: an address without the page, whose policy would block the requests.
         page.goto(f"{server.replace('127.0.0.1', 'localhost')}/health")
         assert page.evaluate(attempt, [url, {}, "no-cors"]) == "sent"
-        assert page.evaluate(attempt, [url, {"charioteer-page": server}, "cors"]) == "blocked"
+        assert page.evaluate(attempt, [url, {"x-own": "1"}, "cors"]) == "blocked"
     finally:
         context.close()
     assert state(server, "detector") == "READY"
-
-
-def test_load_buttons_are_absent_without_admin_access(browser: Browser) -> None:
-    with (
-        run_server("--model", str(MODELS / "half_plus_two"), "--no-page-admin") as process,
-        open_page(browser, f"{process.address}/#models") as page,
-    ):
-        expect(page.get_by_role("link", name="Try half_plus_two")).to_be_visible()
-        expect(page.get_by_role("button", name=re.compile("load half_plus_two"))).to_have_count(0)

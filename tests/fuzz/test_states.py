@@ -27,7 +27,7 @@ FILES = {2.0: DEMO_MODELS / "half_plus_two", 3.0: DEMO_MODELS / "half_plus_three
 V2, GRPS = "/inference.GRPCInferenceService/", "/grps.protos.v1.GrpsService/"
 V2_TENSOR = {"name": "x", "shape": [1], "datatype": "FP32"}
 PREDICT = f"/v1/models/{NAME}:predict"
-TRANSPORTS = st.sampled_from(["rest", "grpc", "page"])
+TRANSPORTS = st.sampled_from(["rest", "grpc"])
 
 
 class Clients:
@@ -38,7 +38,6 @@ class Clients:
         self._http = httpx.Client(base_url=server.address, timeout=60)
         self._tensorflow = httpx.Client(base_url=server.tensorflow_serving_address, timeout=60)
         self._channel: Any = grpc.insecure_channel(server.grpc_address)
-        self._page = {"charioteer-page": server.address, "origin": server.address}
         self.infer_functions: Mapping[str, Callable[[float], float | None]] = {
             "V2": lambda x: self._post(f"/v2/models/{NAME}/infer", {"inputs": [{**V2_TENSOR, "data": [x]}]}),
             "V2 gRPC": self._v2_grpc,
@@ -72,8 +71,7 @@ class Clients:
         if transport == "grpc":
             request = message_class(f"inference.RepositoryModel{verb.title()}Request")(model_name=NAME)
             return self._call(f"{V2}RepositoryModel{verb.title()}", request) is not None
-        path = f"/v2/repository/models/{NAME}/{verb}" if transport == "rest" else f"/page/repository/{NAME}/{verb}"
-        answer = self._http.post(path, headers=self._page if transport == "page" else {})
+        answer = self._http.post(f"/v2/repository/models/{NAME}/{verb}")
         assert answer.status_code in (200, 404, 503), answer.text
         return answer.status_code == 200
 
@@ -98,8 +96,7 @@ class Clients:
 
     def states(self) -> set[str]:
         index = self._http.post("/v2/repository/index").json()
-        shown = self._http.get("/page/repository").json()["versions"]
-        return {entry["state"] for entry in [*index, *shown] if entry["name"] == NAME}
+        return {entry["state"] for entry in index if entry["name"] == NAME}
 
     def _post(self, path: str, body: object) -> float | None:
         return _value(self._http.post(path, json=body))

@@ -1,8 +1,9 @@
 """Prometheus metrics of inferences, and of the current state of the server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -12,6 +13,7 @@ from app.core.engine.models.registry import ModelState
 from app.core.engine.request_context import RequestContext
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_INFERENCES, _INFERENCE_SECONDS = "charioteer_inferences", "charioteer_inference_seconds"
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
@@ -25,9 +27,9 @@ class Metrics:
         self._known_name = known_name
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         labels = ("protocol", "model", "version", "outcome")
-        self._inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
+        self._inferences = counter(_INFERENCES, "Finished inference requests.", labels)
         self._seconds = histogram(
-            "charioteer_inference_seconds",
+            _INFERENCE_SECONDS,
             "Seconds from the arrival of a request's body to its answer, including the wait.",
             labels,
             buckets=_SECONDS,
@@ -62,6 +64,36 @@ class Metrics:
         faults = sum(len(metadata.faults) for metadata in context.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)
+
+
+class ModelUsage(msgspec.Struct, kw_only=True):
+    """The use of a model, all versions together, since the start of the server.
+
+    Attributes:
+        requests: finished requests, errors included, explanations not.
+        latency: mean latency of requests without an error in milliseconds; 0 without any.
+    """
+
+    requests: int = 0
+    errors: int = 0
+    latency: float = 0.0
+
+
+def usage_of_models(registry: CollectorRegistry) -> Mapping[str, ModelUsage]:
+    """Return the use of each model that had a request, by its name, as `Metrics` counted it in `registry`."""
+    usage: dict[str, ModelUsage] = {}
+    seconds = f"{_INFERENCE_SECONDS}_sum"
+    families = registry.restricted_registry([f"{_INFERENCES}_total", seconds]).collect()
+    for sample in (sample for family in families for sample in family.samples):
+        model = usage.setdefault(sample.labels["model"], ModelUsage())
+        if sample.name == seconds:
+            model.latency += sample.value * 1000 if sample.labels["outcome"] == "ok" else 0
+        else:
+            model.requests += round(sample.value)
+            model.errors += 0 if sample.labels["outcome"] == "ok" else round(sample.value)
+    for model in usage.values():
+        model.latency /= max(model.requests - model.errors, 1)
+    return usage
 
 
 class StateMetrics(Collector):

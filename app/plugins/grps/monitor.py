@@ -15,11 +15,13 @@ import msgspec
 import numpy as np
 from litestar import Response, get
 from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.memory import machine_memory, resident_bytes
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
+from app.core.observers.metrics import ModelUsage, usage_of_models
 from app.core.protocols.protocol import HttpRequest
 from app.core.server.auth.http_access import requires
 
@@ -34,9 +36,9 @@ _POLICY = "default-src 'none'; frame-ancestors 'none'"
 _HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "Vary": "Accept"}
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Charioteer</title><h1>Requests</h1>
 <p>Finished requests since the start of the server. <a href="{root}metrics">/metrics</a> has all figures.</p>
-<table border="1" cellpadding="4"><thead><tr><th>Model<th>Requests<th>Errors<th>Mean latency<th>Maximum</thead>
+<table border="1" cellpadding="4"><thead><tr><th>Model<th>Requests<th>Errors<th>Mean latency</thead>
 <tbody>{rows}</tbody></table></html>"""
-_ROW = "<tr><th>{}<td>{:.0f}<td>{:.0f}<td>{:.2f} ms<td>{:.2f} ms\n"
+_ROW = "<tr><th>{}<td>{}<td>{}<td>{:.2f} ms\n"
 Row = NDArray[np.float64]
 _TRENDS: Mapping[str, Callable[[Row], Row]] = {
     "*qps": lambda rows: rows[:, _REQUESTS] / rows[:, _SECONDS],
@@ -49,16 +51,15 @@ _TRENDS: Mapping[str, Callable[[Row], Row]] = {
 
 
 class Monitor:
-    """Count requests in rings of seconds, minutes, hours and days, and for each model since the start."""
+    """Count requests in rings of seconds, minutes, hours and days. `metrics` has the use of each model."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
-        self.engine, self._clock, self._started = engine, clock, clock()
+    def __init__(self, engine: Engine, metrics: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+        self.engine, self._metrics, self._clock, self._started = engine, metrics, clock, clock()
         self._lock = threading.Lock()
         self._rings = [np.zeros((size, _SECONDS + 1)) for _, size in _RESOLUTIONS]
         self._second: int = 0
         self._cpu = time.process_time()
         self._current, self._latencies, self._last_latencies = np.zeros(4), list[int](), list[int]()
-        self._models: dict[str, Row] = {}
 
     def observe(self, context: RequestContext, /) -> None:
         # Explanations take hundreds of times as long.
@@ -67,11 +68,8 @@ class Monitor:
         failed, count, latency = context.outcome is not None, context.count, context.total
         with self._lock:
             self._advance()
-            # Clients may invent names.
-            name = self.engine.registry.known_name(context.model_name)
-            for row in (self._current, self._models.setdefault(name, np.zeros(4))):
-                row[: _LATENCY + 1] += (count, count * failed, 0 if failed else count * latency)
-                row[_SLOWEST] = max(row[_SLOWEST], 0 if failed else latency)
+            self._current[: _LATENCY + 1] += (count, count * failed, 0 if failed else count * latency)
+            self._current[_SLOWEST] = max(self._current[_SLOWEST], 0 if failed else latency)
             self._latencies += [] if failed else [latency] * count
 
     def series(self, name: str) -> dict[str, Any] | None:
@@ -94,11 +92,10 @@ class Monitor:
     def page(self, root: str) -> Response[str]:
         """Return a table of requests, errors and latency of each model; `root` is the relative path to ``/``."""
         self.engine.batched_observers.flush()
-        with self._lock:
-            models = {name: self._models.get(name, np.zeros(4)).tolist() for name in self.engine.registry.names}
+        usage = usage_of_models(self._metrics)
+        models = {name: usage.get(name, ModelUsage()) for name in self.engine.registry.names}
         rows = "".join(
-            _ROW.format(escape(name), requests, failures, latency / max(requests - failures, 1) / 1e6, slowest / 1e6)
-            for name, (requests, failures, latency, slowest) in models.items()
+            _ROW.format(escape(name), model.requests, model.errors, model.latency) for name, model in models.items()
         )
         return Response(_PAGE.format(root=root, rows=rows), media_type="text/html", headers=_HEADERS)
 
@@ -144,7 +141,7 @@ class Monitor:
 
 def start(host: Host) -> Parts:
     """Return the observer of the metrics, and the routes that show them."""
-    return Monitor(host.engine).parts
+    return Monitor(host.engine, host.metrics).parts
 
 
 def _points(places: Any, values: Row) -> list[tuple[int, float]]:

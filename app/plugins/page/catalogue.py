@@ -8,9 +8,9 @@ import msgspec
 from app import __version__
 from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.servable import Servable
+from app.core.observers.metrics import ModelUsage
 from app.plugins.authoring.drawing.palette import VIVID, Colour, colours_of
 from app.plugins.page.page_files import PageSample
-from app.plugins.page.usage import ModelUsage
 from metadata.model import Fact
 from tasks.inference.tensor import TensorSpec
 
@@ -58,15 +58,17 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The models and ports of the server.
 
     Attributes:
+        admin: whether the client may load and unload models.
         palette: the colours of labels that no model declares, chosen by CRC-32.
         ports: other ports by the name of their protocol, without disabled protocols.
         memory: resident memory of the server in bytes.
-        usage: by the name of the model.
+        usage: by the name of each model that had a request.
         models: every version of every model, by name, latest version first.
     """
 
     version: str = __version__
     requires_credentials: bool
+    admin: bool
     palette: Sequence[str] = tuple(map(_hex, VIVID))
     chariot_protocol: str
     ports: Mapping[str, int]

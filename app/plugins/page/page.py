@@ -10,16 +10,17 @@ import msgspec
 from litestar import Response, get, post
 from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.memory import resident_bytes
 from app.core.hooks import Host, Parts, View
+from app.core.observers.metrics import usage_of_models
 from app.core.plugins import registry
 from app.core.protocols.http_inference import read_body
 from app.core.protocols.protocol import HttpRequest
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.server.auth.http_access import HttpAccess, requires
-from app.plugins.page.admin_api import AdminApi
 from app.plugins.page.catalogue import Catalogue, describe_models
 from app.plugins.page.guide import guide_folder, guide_handler
 from app.plugins.page.page_files import (
@@ -33,7 +34,6 @@ from app.plugins.page.page_files import (
 )
 from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.settings import PageSettings
-from app.plugins.page.usage import UsageObserver
 from tasks.inference.limits import Limits
 from tasks.vision.image import decode_image, small_jpeg
 from tasks.vision.request import PixelBudget
@@ -41,13 +41,12 @@ from tasks.vision.request import PixelBudget
 
 def start(host: Host) -> Parts:
     """Return the routes of the page; on other addresses than loopback ones, nothing unless it is enabled."""
-    settings, is_local = host.settings.of(PageSettings), is_loopback_host(host.settings.host)
-    if not (is_local if settings.page is None else settings.page):
+    enabled = host.settings.of(PageSettings).page
+    if not (is_loopback_host(host.settings.host) if enabled is None else enabled):
         return Parts()
     page = WebPage(
         host.engine,
-        # On other addresses, a client that is not a browser can forge any Host and Origin header.
-        admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+        host.metrics,
         proxy=ProtocolProxy(
             host.port_names, host.port, (lambda: host.grpc) if host.settings.grpc is not False else None
         ),
@@ -64,14 +63,14 @@ class WebPage:
     """Provide the routes of the page.
 
     Args:
-        admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
+        metrics: the metrics of the server, with the use of each model.
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         guide: folder of the built documentation; None without one.
         views: the views of other plugins by id, with the function that returns ``/page/<id>.json``, if there is one.
     """
 
     engine: Engine
-    admin: bool | None = None
+    metrics: CollectorRegistry = field(default_factory=CollectorRegistry)
     _: KW_ONLY
     proxy: ProtocolProxy = field(default_factory=ProtocolProxy)
     chariot_protocol: str = "chariot-v2-kserve"
@@ -80,19 +79,13 @@ class WebPage:
     access: HttpAccess = field(default_factory=lambda: HttpAccess(None))
 
     def __post_init__(self) -> None:
-        self._usage = UsageObserver(self.engine.registry.has_model)
-        self._admin_api = AdminApi(self.engine.repository, self.admin, self.access)
         self._pages = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
         self._files = read_files(self._pages)
 
     @property
     def parts(self) -> Parts:
         """Return what the page adds to a server."""
-        return Parts(
-            batched_observers=(self._usage,),
-            handlers=self._handlers,
-            home=lambda request: file_response(self._shell, request),
-        )
+        return Parts(handlers=self._handlers, home=lambda request: file_response(self._shell, request))
 
     @cached_property
     def _shown(self) -> Sequence[View]:
@@ -128,17 +121,17 @@ class WebPage:
             return file_response(file, request)
 
         @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
-        def show_catalogue() -> Response[bytes]:
+        def show_catalogue(request: HttpRequest) -> Response[bytes]:
             engine.batched_observers.flush()
-            models = describe_models(engine.registry)
             catalogue = Catalogue(
                 requires_credentials=self.access.requires_credentials,
+                admin=self.access.allows(request.scope, "admin"),
                 chariot_protocol=self.chariot_protocol,
                 ports=self.proxy.ports,
                 samples=samples(),
                 memory=resident_bytes(),
-                usage={model.name: self._usage.usage_of(model.name) for model in models},
-                models=models,
+                usage=usage_of_models(self.metrics),
+                models=describe_models(engine.registry),
             )
             return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
 
@@ -150,7 +143,7 @@ class WebPage:
             return file_response(file, request)
 
         own = [show_file, show_catalogue, show_sample, preview_handler(engine), guide_handler(self.guide)]
-        return [*own, *self._admin_api.handlers, *self.proxy.handlers]
+        return [*own, *self.proxy.handlers]
 
 
 def _own_views() -> Sequence[View]:

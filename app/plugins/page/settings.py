@@ -15,7 +15,3 @@ class PageSettings:
 
     page: Annotated[bool | None, environment("CHARIOTEER_PAGE", show=True)] = None
     """Whether to serve the web page at /; by default only if the server listens on a loopback address."""
-
-    page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN")] = None
-    """Whether the page may load and unload models; by default only in a browser on the same machine, if the server
-    listens on a loopback address."""

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
 
 from app.core.engine.request_context import RequestContext
+from app.core.observers.metrics import Metrics
 from app.plugins.grps.monitor import Monitor
 from tasks.inference.error import ErrorKind
 from tests.support.servers.apps import app_with_parts
@@ -33,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def monitor(clock: Clock) -> Monitor:
-    return Monitor(build_engine(("detector", "classifier")), clock)
+    return Monitor(build_engine(("detector", "classifier")), CollectorRegistry(), clock)
 
 
 @pytest.fixture
@@ -113,18 +115,22 @@ def test_unknown_series_is_key_not_found(client: TestClient[Litestar]) -> None:
 
 
 def test_page_and_home_show_requests_errors_and_latency_of_each_model(
-    client: TestClient[Litestar], monitor: Monitor
+    monitor: Monitor,
 ) -> None:
-    for event in (EVENT, msgspec.structs.replace(EVENT, total=10_000_000, count=3), FAILURE):
-        monitor.observe(event)
-    monitor.observe(msgspec.structs.replace(EVENT, model_name="<script>"))
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, monitor.engine.registry.known_name)
+    client = TestClient(app_with_parts(monitor.engine, Monitor(monitor.engine, registry).parts))
+    for event in (EVENT, msgspec.structs.replace(EVENT, total=10_000_000, protocol="grps"), FAILURE):
+        metrics.observe(event)
+    metrics.observe(msgspec.structs.replace(EVENT, model_name="<script>"))
+    metrics.observe(msgspec.structs.replace(EVENT, explanation=True))
     browser = {"accept": "text/html"}
     for path, root in (("/", ""), ("/grps/v1/monitor/metrics", "../../../")):
         response = client.get(path, headers=browser)
         assert response.headers["content-type"] == "text/html; charset=utf-8"
         assert "default-src 'none'" in response.headers["content-security-policy"]
-        assert "<tr><th>classifier<td>0<td>0<td>0.00 ms<td>0.00 ms" in response.text
-        assert "<tr><th>detector<td>5<td>1<td>12.50 ms<td>20.00 ms" in response.text
+        assert "<tr><th>classifier<td>0<td>0<td>0.00 ms" in response.text
+        assert "<tr><th>detector<td>3<td>1<td>15.00 ms" in response.text
         assert f'<a href="{root}metrics">' in response.text
         assert "script" not in response.text
     assert client.get("/").json()["status"] == "alive"

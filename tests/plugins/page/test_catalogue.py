@@ -9,13 +9,10 @@ import pytest
 from litestar.testing import TestClient
 
 from app.core.engine.models.registry import Registry
-from app.core.engine.request_context import RequestContext
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_IMAGES
 from app.plugins.page.catalogue import ModelEntry, describe_models
 from app.plugins.page.page_files import read_sample, samples
-from app.plugins.page.usage import ModelUsage, UsageObserver
-from tasks.inference.error import ErrorKind
 from tasks.task import TaskType
 from tests.plugins.page.pages import app_of_page, model_source, repository_of
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
@@ -89,7 +86,7 @@ def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
     assert response.headers["cache-control"] == "no-cache"
     page_data = response.json()
     assert page_data["chariot_protocol"] == "chariot-v2"
-    assert page_data["ports"] == {}
+    assert (page_data["ports"], page_data["admin"]) == ({}, True)
     assert [model["name"] for model in page_data["models"]] == ["detector"]
     tasks, shown = ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"], ["circle", "square", "star"]
     assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": tasks, "shows": shown}
@@ -118,15 +115,3 @@ def test_samples_are_those_of_the_folder(tmp_path: Path) -> None:
 def test_every_image_task_has_a_sample() -> None:
     image_task_types = {task_type for task_type in TaskType if task_type.takes in ("image", "question")}
     assert {task for sample in samples() for task in sample.task_types} == image_task_types
-
-
-def test_usage_counts_requests_and_errors_of_known_models() -> None:
-    observer = UsageObserver(lambda name: name == "detector")
-    event = RequestContext(protocol="kserve-v2", request_id="1", model_name="detector", total=20_000_000)
-    observer.observe(event)
-    observer.observe(msgspec.structs.replace(event, total=10_000_000, count=3))
-    observer.observe(msgspec.structs.replace(event, outcome=ErrorKind.INVALID_REQUEST))
-    observer.observe(msgspec.structs.replace(event, explanation=True))
-    observer.observe(msgspec.structs.replace(event, model_name="stranger"))
-    assert observer.usage_of("detector") == ModelUsage(requests=5, errors=1, latency=12.5)
-    assert observer.usage_of("stranger") == ModelUsage()

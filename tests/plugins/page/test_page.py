@@ -172,18 +172,10 @@ def test_server_without_a_guide_says_how_to_read_it(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complete", "admin"),
-    [
-        ({}, True, True),
-        ({"page_admin": False}, True, False),
-        ({"page": False}, False, None),
-        ({"host": "0.0.0.0"}, False, None),
-        ({"host": "0.0.0.0", "page": True}, True, False),
-    ],
+    ("options", "complete"),
+    [({}, True), ({"page": False}, False), ({"host": "0.0.0.0"}, False), ({"host": "0.0.0.0", "page": True}, True)],
 )
-def test_page_is_served_and_changes_models_on_loopback_or_if_enabled(
-    options: dict[str, Any], complete: bool, admin: bool | None
-) -> None:
+def test_page_is_served_on_loopback_or_if_enabled(options: dict[str, Any], complete: bool) -> None:
     client = TestClient(Service(settings_of_main_port(**options), list).app)
     html = client.get("/", headers={"accept": CHROME}).text
     # Without the page, the table of GRPS is shown.
@@ -193,6 +185,4 @@ def test_page_is_served_and_changes_models_on_loopback_or_if_enabled(
     # No other port is open, so the page reaches none.
     assert data.json().get("ports") == ({} if complete else None)
     assert client.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 404
-    headers = {"host": "127.0.0.1", "charioteer-page": "http://127.0.0.1"}
-    assert client.get("/page/repository", headers=headers).json().get("admin") is admin
     assert client.get("/page/frame.js").status_code == (200 if complete else 404)

@@ -81,7 +81,6 @@ def authenticated_app(
     listener = Listener(app=listener_app)
     page = WebPage(
         engine,
-        True,
         proxy=ProtocolProxy([LISTENERS[0].name], lambda _: listener, lambda: grpc_server),
         access=http_access,
     )
@@ -90,7 +89,7 @@ def authenticated_app(
     return app_with_parts(
         engine,
         page.parts,
-        Monitor(engine).parts,
+        Monitor(engine, metrics or CollectorRegistry()).parts,
         recordings,
         protocol=protocol or ServerSettings().chariot_protocol,
         metrics=metrics,

@@ -34,16 +34,18 @@ export function open(main, tools) {
 
   const polling = poll(async () => {
     try {
-      const [catalogue, repository] = await Promise.all([fetchCatalogue(tools.root), fetchRepository("")]);
-      if (!polling.closed) show(mergeModels(catalogue, repository.versions), repository.admin, catalogue.memory);
+      // A server without the plugin of Triton's extensions has no such list.
+      const listed = post("index").catch(() => null);
+      const [catalogue, versions] = await Promise.all([fetchCatalogue(tools.root), listed]);
+      const models = mergeModels(catalogue, versions ?? catalogue.models);
+      if (!polling.closed) show(models, catalogue.admin && versions !== null, catalogue.memory);
     } catch (error) {
       if (!polling.closed) message.showError(error);
     }
   }, POLL_MS);
 
-  function fetchRepository(path, method = "GET") {
-    const headers = { "Charioteer-Page": location.origin };
-    return requestJson(new URL(`page/repository${path}`, tools.root), { method, headers });
+  function post(path) {
+    return requestJson(new URL(`v2/repository/${path}`, tools.root), { method: "POST" });
   }
 
   async function change(name, action) {
@@ -52,7 +54,7 @@ export function open(main, tools) {
     setText(status, `${action === "load" ? "Loading" : "Unloading"} ${name} …`);
     entries.get(name).setBusy(true);
     try {
-      await fetchRepository(`/${encodeURIComponent(name)}/${action}`, "POST");
+      await post(`models/${encodeURIComponent(name)}/${action}`);
     } catch (error) {
       message.showError(`${name} could not be ${action}ed: ${error.message}`);
     }
@@ -99,6 +101,8 @@ export function open(main, tools) {
 }
 
 const NO_USAGE = { requests: 0, errors: 0, latency: 0 };
+// The reasons of models that nobody wants to be loaded.
+const NOT_LOADED = ["not loaded", "unloaded"];
 const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
 // One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
@@ -191,8 +195,8 @@ function createEntry(name, { tools, change, select }) {
       reasonRow.hidden = model.versions.every((version) => !version.reason);
       const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
-        ...failed.map(({ version, reason, enabled }) =>
-          make("p", { class: enabled ? "reason" : "reason hint" }, `Version ${version}: ${reason}`),
+        ...failed.map(({ version, reason }) =>
+          make("p", { class: NOT_LOADED.includes(reason) ? "reason hint" : "reason" }, `Version ${version}: ${reason}`),
         ),
       );
       body.replaceChildren(...modelDetails(model, tools.root));

@@ -18,7 +18,6 @@ from app.core.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_app
 from app.plugins.grps.servicer import GrpsGrpc
-from app.plugins.page.admin_api import PAGE_HEADER
 from app.plugins.triton.extensions import UNSUPPORTED
 from tasks.inference.error import InferenceError
 from tests.support.protocol_cases import PROTOCOL_CASES
@@ -56,9 +55,7 @@ READ = {
     "GET /page/{name:str}",
     "GET /page/models.json",
     "GET /page/samples/{name:str}",
-    "GET /page/repository",
 }
-ADMIN = {"POST /page/repository/{name:str}/load", "POST /page/repository/{name:str}/unload"}
 INFER = {
     "POST /page/preview",
     # The proxy to another port requires the same permissions as that port.
@@ -93,7 +90,7 @@ CALLS = {
 }
 
 KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "label": LABEL_KEY, "admin": ADMIN_KEY}
-TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
+TABLES = {"open": OPEN, "read": READ, "infer": INFER}
 PERMISSION_OF = {route: permission for permission, table in TABLES.items() for route in table} | {
     route: permission for case in PROTOCOL_CASES.values() for route, permission in case.permissions.items()
 }
@@ -128,7 +125,7 @@ def status_of_route(client: TestClient[Litestar], route: str, key: str | None) -
     path = path.replace("{name:str}", "page.css" if path.startswith("/page/{") else "detector")
     if path == "/page/tensorflow-serving":
         path += "/v1/models/detector"
-    headers = {PAGE_HEADER: "http://127.0.0.1:8080", **(bearer_header(key) if key else {})}
+    headers = bearer_header(key) if key else {}
     return client.request("GET" if method == "ANY" else method, path, headers=headers).status_code
 
 

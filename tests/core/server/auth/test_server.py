@@ -30,7 +30,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(keys: Path) -> Generator[ServerProcess]:
-    arguments = ("--host", "0.0.0.0", "--page", "--page-admin", "--api-keys", str(keys))
+    arguments = ("--host", "0.0.0.0", "--page", "--api-keys", str(keys))
     with run_server("--model", str(ROOT / "fixtures/models" / MODEL), *arguments) as process:
         assert process.address
         yield process
