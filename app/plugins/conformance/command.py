@@ -41,17 +41,15 @@ def conform(
         options: Which requests to send.
         all_models: Check every model that the server has loaded. Names of report files then contain the model's name.
         everything: Also show passed requirements, and requirements that do not apply.
-        listing: List the number of requirements for each protocol; with --all, list the protocol's requirements.
+        listing: List the protocol's requirements.
         json: Write the report to this file as JSON.
     """
     statuses: list[int] = []
     inapplicable_reasons: list[str] = []
     try:
         if listing:
-            protocol = options.protocol if options.protocol != ConformanceOptions().protocol else None
             reject_unused("with --list, which checks no server", {"the URL": url, "--json": json})
-            reject_unused("with --list alone; add --all", {"--protocol": None if everything else protocol})
-            print_table(present_checks(protocol_named(options.protocol) if everything else None), console())
+            print_table(present_checks(protocol_named(options.protocol)), console())
             return
         if url is None:
             raise OptionsError("Expected the URL of a server, got none")

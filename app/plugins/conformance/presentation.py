@@ -1,23 +1,21 @@
 """Present the findings for an engine: as a report for text, and as values for JSON."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app import __version__
 from app.plugins.conformance.check import Finding, Level, Need, Protocol, Verdict
 from app.plugins.conformance.exchange import Exchange
-from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import ConformanceReport
 from app.report import Mark, Report, Table
 
-SCHEMA = "charioteer.conformance/1"
+SCHEMA = "charioteer.conformance/2"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
 _ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 _MAX_BODY_BYTES = 2000
 _MAX_IDS = 5
-_READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
 _MARKS = {
     Verdict.FAILED: Mark(Verdict.FAILED, "bad"),
     Verdict.NOT_TESTED: Mark(Verdict.NOT_TESTED, "warning"),
@@ -41,7 +39,7 @@ def present(report: ConformanceReport, *, everything: bool = False) -> Report:
         if len(group) > 1 and not everything:
             rows.append(_folded(group))
         elif everything or group[0].verdict in (Verdict.FAILED, Verdict.NOT_TESTED):
-            rows += [_row(report, finding) for finding in group]
+            rows += map(_row, group)
     columns = ("check", "", "verdict", "requirement, and result", "needed for")
     counts = [
         f"{level}: {', '.join(f'{report.count(verdict, level)} {verdict}' for verdict in Verdict)}" for level in Level
@@ -53,14 +51,8 @@ def present(report: ConformanceReport, *, everything: bool = False) -> Report:
     )
 
 
-def present_checks(protocol: Protocol | None = None) -> Table:
-    """Return the number of checks of each protocol, or the checks of `protocol`."""
-    if protocol is None:
-        counts = [
-            (one.name, len(one.checks), *(sum(check.level is level for check in one.checks) for level in Level))
-            for one in PROTOCOLS
-        ]
-        return Table(title="", columns=("protocol", "checks", "MUST", "SHOULD"), rows=tuple(counts))
+def present_checks(protocol: Protocol) -> Table:
+    """Return the checks of a protocol."""
     rows = tuple(
         (check.id, str(check.level), check.sentence, check.source, ", ".join(check.needed_for))
         for check in protocol.checks
@@ -83,7 +75,7 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
         "requests": report.requests,
         "counts": {level: {verdict: report.count(verdict, level) for verdict in Verdict} for level in Level},
         "features": {need: _feature(report, need) for need in report.protocol.needs},
-        "findings": [_finding(report, finding) for finding in report.findings],
+        "findings": list(map(_finding, report.findings)),
     }
 
 
@@ -93,18 +85,12 @@ def _feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
     return {"works": not failed, "failed": failed, "not_tested": report.musts(Verdict.NOT_TESTED, need)}
 
 
-def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
-    check, needs = finding.check, report.protocol.needs
+def _finding(finding: Finding) -> dict[str, Any]:
+    check = finding.check
     return {
-        "id": check.id,
-        "level": check.level,
+        **{name: getattr(check, name) for name in ("id", "level", "sentence", "source", "needed_for")},
         "verdict": finding.verdict,
-        "sentence": check.sentence,
-        "source": check.source,
-        "needed_for": check.needed_for,
-        "readable_by": _readable_by(finding, needs),
         "reason": finding.reason,
-        "readers": _describe_readers(finding, needs),
         "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
     }
 
@@ -127,38 +113,16 @@ def _grouped(findings: Sequence[Finding]) -> Sequence[Sequence[Finding]]:
     return list(groups.values())
 
 
-def _readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
-    """Return whether storage, drift detection and evaluation can read responses although a check failed.
-
-    The result has only those of the protocol's `needs`, and is empty unless the check failed.
-    """
-    if finding.verdict is not Verdict.FAILED:
-        return {}
-    failed_needs = finding.check.needed_for if finding.check.level is Level.MUST else ()
-    return {need: need not in failed_needs for need in needs if need in _READERS}
-
-
-def _describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
-    """Return `_readable_by` as a sentence, or an empty string if it is empty."""
-    readable = _readable_by(finding, needs)
-    parts: list[str] = []
-    for phrase, wanted in (("would not be read by", False), ("would still be read by", True)):
-        if readers := [need for need, is_readable in readable.items() if is_readable is wanted]:
-            parts.append(f"{phrase} {', '.join(readers)}")
-    return f"Answers {'; '.join(parts)}." if parts else ""
-
-
 def _truncate_body(body: bytes) -> str:
     """Return a body as text, truncated if it is long."""
     text = body[:_MAX_BODY_BYTES].decode(errors="replace")
     return text if len(body) <= _MAX_BODY_BYTES else f"{text} ... ({len(body)} bytes)"
 
 
-def _row(report: ConformanceReport, finding: Finding) -> tuple[str | Mark, ...]:
+def _row(finding: Finding) -> tuple[str | Mark, ...]:
     check = finding.check
-    lines = (check.sentence, finding.reason, _describe_readers(finding, report.protocol.needs))
-    needed_for = ", ".join(check.needed_for)
-    return check.id, str(check.level), _MARKS[finding.verdict], "\n".join(filter(None, lines)), needed_for
+    text = f"{check.sentence}\n{finding.reason}".rstrip()
+    return check.id, str(check.level), _MARKS[finding.verdict], text, ", ".join(check.needed_for)
 
 
 def _folded(findings: Sequence[Finding]) -> tuple[str | Mark, ...]:

@@ -64,18 +64,13 @@ class ConformanceReport:
 
 
 class CheckRunner:
-    """Run the checks of a protocol against an engine, each on first use, and after those that it requires."""
+    """Run the checks of a protocol against an engine, in their order: each comes after those that it requires."""
 
     def __init__(self, protocol: Protocol, probe: Probe) -> None:
         self.protocol = protocol
         self.probe = probe
         if protocol.images:
             probe.images = protocol.images
-        self._checks = {check.id: check for check in protocol.checks}
-        self._findings: dict[str, Finding] = {}
-        self._inapplicable_reason: str | None = None
-        self._root_failures: dict[str, str] = {}
-        """The failed check at the root, by the id of each check that failed or requires it."""
 
     def check_reachable(self) -> None:
         """Send one request, to see whether the engine answers. Raise UnreachableError if the engine does not answer."""
@@ -89,62 +84,50 @@ class CheckRunner:
         except httpx.HTTPError:
             pass  # The engine answers, and the checks report what is wrong with the response.
 
-    def finding(self, check: Check) -> Finding:
-        """Return the finding of a check. Run it once, after the checks that it requires."""
-        if check.id not in self._findings:
-            for required in check.requires:
-                self.finding(self._checks[required])
-            self._findings[check.id] = self._run_unless_blocked(check)
-        return self._findings[check.id]
-
-    def report(self, on_check: Callable[[Check], None] | None = None) -> ConformanceReport:
+    def report(self, on_check: Callable[[Check], object] = lambda _: None) -> ConformanceReport:
         """Run every check and return the report; call `on_check` before each check.
 
         Raise UnreachableError if the engine refused the credentials of every request, so nothing was tested.
         """
+        inapplicable_reason = self._inapplicable_reason()
+        findings: list[Finding] = []
+        # The failed check at the root, by the id of each check that failed or requires it.
+        roots: dict[str, str] = {}
         for check in self.protocol.checks:
-            if on_check:
-                on_check(check)
-            self.finding(check)
+            on_check(check)
+            root = next((roots[required] for required in check.requires if required in roots), None)
+            if inapplicable_reason:
+                finding = Finding(check, Verdict.NOT_APPLICABLE, inapplicable_reason)
+            elif root:
+                finding = Finding(check, Verdict.NOT_TESTED, f"{root} failed")
+            else:
+                finding = _run(check, self.probe)
+            if root or finding.verdict is Verdict.FAILED:
+                roots[check.id] = root or check.id
+            findings.append(finding)
         if self.probe.unauthorized:
             raise UnreachableError(f"{self.probe.target.url}: {_NO_CREDENTIALS}")
+        task_type = self.probe.target.task_type
+        if self.protocol.images and not inapplicable_reason:
+            with suppress(InconclusiveError, RequestLimitError, ViolationError, httpx.HTTPError):
+                task_type = task_type_of(self.probe)
         return ConformanceReport(
             protocol=self.protocol,
             target=self.probe.target,
-            task_type=self._task_type(),
-            findings=[self._findings[check.id] for check in self.protocol.checks],
+            task_type=task_type,
+            findings=findings,
             requests=self.probe.request_count,
         )
 
-    def _task_type(self) -> str | None:
-        if not self.protocol.images or self._inapplicable_reason:
-            return self.probe.target.task_type
-        try:
-            return task_type_of(self.probe)
-        except (InconclusiveError, RequestLimitError, ViolationError, httpx.HTTPError):
-            return None
-
-    def _why_inapplicable(self) -> str:
+    def _inapplicable_reason(self) -> str:
         """Return why the protocol's checks are not for the model; empty if they are."""
-        if self._inapplicable_reason is None:
-            self._inapplicable_reason = ""
-            with suppress(RequestLimitError):
-                try:
-                    self.protocol.check_model(self.probe)
-                except NotApplicableError as error:
-                    self._inapplicable_reason = str(error)
-        return self._inapplicable_reason
-
-    def _run_unless_blocked(self, check: Check) -> Finding:
-        if reason := self._why_inapplicable():
-            return Finding(check, Verdict.NOT_APPLICABLE, reason)
-        if roots := [self._root_failures[required] for required in check.requires if required in self._root_failures]:
-            self._root_failures[check.id] = roots[0]
-            return Finding(check, Verdict.NOT_TESTED, f"{roots[0]} failed")
-        finding = _run(check, self.probe)
-        if finding.verdict is Verdict.FAILED:
-            self._root_failures[check.id] = check.id
-        return finding
+        try:
+            self.protocol.check_model(self.probe)
+        except NotApplicableError as error:
+            return str(error)
+        except RequestLimitError:
+            pass
+        return ""
 
 
 def _run(check: Check, probe: Probe) -> Finding:

@@ -74,21 +74,3 @@ def test_broken_engine_of_images_is_checked(
     report = check(metadata, outputs, takes_text=metadata is TEXT_MODEL, **target)
     assert report.inapplicable_reason == ""
     assert not report.conforms
-
-
-@pytest.mark.parametrize(("asked", "served"), [CHARIOT_PROTOCOLS, CHARIOT_PROTOCOLS[::-1]])
-def test_engine_of_the_other_chariot_protocol_is_reported_with_the_options(asked: str, served: str) -> None:
-    def reply(request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content or b"{}")
-        if served == "chariot-v2" and "input" in body:
-            return httpx.Response(200, json={"output": []})
-        if served == "chariot-v2-kserve" and "inputs" in body:
-            return httpx.Response(200, json={"outputs": [{"data": [[]]}]})
-        return httpx.Response(400, json={"error": "no"})
-
-    finding = check_engine(asked, reply).findings[0]
-    assert finding.verdict is Verdict.FAILED
-    assert finding.reason.endswith(
-        f"The engine serves {served}: check it with --protocol {served}, or start Charioteer with "
-        f"--chariot-protocol {asked}"
-    )

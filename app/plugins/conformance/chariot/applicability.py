@@ -1,7 +1,4 @@
-"""Find out whether the checks of Chariot's protocols are for the engine's model, or for its protocol."""
-
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+"""Find out whether the checks of Chariot's protocols are for the engine's model."""
 
 import httpx
 
@@ -43,24 +40,6 @@ def expect_image_model(probe: Probe) -> None:
     except (httpx.HTTPError, httpx.InvalidURL, InconclusiveError, ViolationError):
         # The checks report what is wrong.
         return
-
-
-@contextmanager
-def hint_at_other_protocol(send: Callable[[], Exchange], field: str, *, served: str, asked: str) -> Generator[None]:
-    """Add to a violation that the engine serves another protocol, if its response to `send` has the list `field`."""
-    try:
-        yield
-    except ViolationError as error:
-        try:
-            is_other = is_list(send().expect_object().get(field))
-        except (httpx.HTTPError, ViolationError):
-            is_other = False
-        if not is_other:
-            raise
-        raise ViolationError(
-            f"{error}. The engine serves {served}: check it with --protocol {served}, or start Charioteer with "
-            f"--chariot-protocol {asked}"
-        ) from None
 
 
 def _is_answered_with_items(probe: Probe, exchange: Exchange) -> bool:

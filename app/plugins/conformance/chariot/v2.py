@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from app.plugins.conformance.chariot import coordinates, items
-from app.plugins.conformance.chariot.applicability import hint_at_other_protocol
-from app.plugins.conformance.chariot.envelope import infer, infer_path, needed_input
+from app.plugins.conformance.chariot.envelope import infer_path
 from app.plugins.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.plugins.conformance.check import MUST, PARSED, SHOULD, Check, expect, renamed
 from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
@@ -60,11 +59,8 @@ def _expect_same(exchange: Exchange, expected: Exchange) -> None:
 
 
 def _answers(probe: Probe) -> None:
-    with hint_at_other_protocol(
-        lambda: infer(probe, [needed_input(probe)]), "outputs", served="chariot-v2-kserve", asked="chariot-v2"
-    ):
-        exchange = _example(probe)
-        expect(is_list(exchange.expect_object().get("output")), "an array in output", exchange.body)
+    exchange = _example(probe)
+    expect(is_list(exchange.expect_object().get("output")), "an array in output", exchange.body)
 
 
 def _with_slash(probe: Probe) -> None:
