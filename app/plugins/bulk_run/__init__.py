@@ -1,6 +1,6 @@
 """A model on many images, in one command that can be resumed."""
 
-from app.core.hooks import Command, Plugin, Ref
+from app.core.hooks import Command, Plugin
 
 plugin = Plugin(
     api=1,
@@ -13,6 +13,5 @@ plugin = Plugin(
             help="Run a model on many images, and write its answers as Parquet.",
         ),
     ),
-    extends={"recording.sources": Ref("app.plugins.bulk_run.source:IMAGE_SOURCES")},
     public={"ray_map": "app.plugins.bulk_run.ray_map"},
 )

@@ -21,9 +21,9 @@ from app.core.server.process_setup import configure_process
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.bulk_run.source import Source, SourceImage
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.model import ServerOptions, read_assignments, served_model
+from app.plugins.recording.sources import Source, SourceImage
 from tasks.inference.error import InferenceError
 
 _REQUESTS, _RAY_WORKERS = 8, 2

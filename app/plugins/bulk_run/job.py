@@ -12,9 +12,9 @@ from app.core.cli.inputs import choose_model
 from app.core.settings.server import ModelOptions, OperationSettings
 from app.plugins.bulk_run.parts import to_batches
 from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
-from app.plugins.bulk_run.source import SourceImage
 from app.plugins.evaluation.model import EvaluatedModel, model_identity
 from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.sources import SourceImage
 from tasks.inference.limits import Limits
 
 _Rows = Sequence[RecordedInference]

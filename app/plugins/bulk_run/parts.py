@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from app.clients.protocol import InferenceClientError
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
-from app.plugins.bulk_run.source import SourceImage
 from app.plugins.recording.export.parquet import to_arrow
 from app.plugins.recording.inference import RecordedInference
+from app.plugins.recording.sources import SourceImage
 
 # pyarrow has no type annotations.
 _arrow: Any = importlib.import_module("pyarrow")

@@ -13,11 +13,11 @@ from app.clients.protocol import InferenceClientError, ServerUnavailableError
 from app.core.engine.error_text import error_text
 from app.core.settings.model import ModelError, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
-from app.plugins.bulk_run.source import SourceImage
 from app.plugins.evaluation.answers import infer_task
 from app.plugins.evaluation.checkpoint import InferenceClient
 from app.plugins.evaluation.dataset import Item
 from app.plugins.recording.inference import RecordedImage, RecordedInference
+from app.plugins.recording.sources import SourceImage
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

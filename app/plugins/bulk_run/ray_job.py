@@ -12,7 +12,7 @@ from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.bulk_run.job import Answer, Job, batched, local_identity
 from app.plugins.bulk_run.ray_map import worker_class
 from app.plugins.bulk_run.ray_worker import SOURCE_IMAGE, encode_image
-from app.plugins.bulk_run.source import SourceImage
+from app.plugins.recording.sources import SourceImage
 
 # The type checker's environment has no Ray, so its names are Any.
 _ray: Any = importlib.import_module("ray")

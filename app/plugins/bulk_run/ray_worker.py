@@ -15,8 +15,8 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.server import SettingsError
 from app.plugins.bulk_run.job import predict_all
 from app.plugins.bulk_run.predictors import LocalPredictor
-from app.plugins.bulk_run.source import SourceImage, metadata_entries
 from app.plugins.recording.export.parquet import to_arrow
+from app.plugins.recording.sources import SourceImage, metadata_entries
 
 _arrow: Any = importlib.import_module("pyarrow")
 

@@ -17,7 +17,7 @@ from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, NO_TRIAL, InferenceQuery
-from app.plugins.recording.sources import open_source
+from app.plugins.recording.sources import open_images
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.header import image_size
@@ -73,11 +73,11 @@ def has_images(source: str) -> bool:
     """Return whether a source has images, and no recordings."""
     from app.plugins.recording.query.reader import is_folder_of_parts
 
-    return (Path(source).is_dir() and not is_folder_of_parts(source)) or open_source(source) is not None
+    return (Path(source).is_dir() and not is_folder_of_parts(source)) or open_images(source) is not None
 
 
 def _files(source: str) -> Iterator[_File]:
-    if (images := open_source(source)) is not None:
+    if (images := open_images(source)) is not None:
         for image in images:
             yield _File(image.name, image.digest, image.read, metadata_texts(image.metadata))
         return

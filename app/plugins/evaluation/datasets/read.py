@@ -1,4 +1,4 @@
-"""Read a dataset of any format or of a source of another plugin, and detect the format."""
+"""Read a dataset of any format, or a source of images such as a manifest, and detect the format."""
 
 import atexit
 import shutil
@@ -19,7 +19,7 @@ from app.plugins.evaluation.datasets.files import (
     rows_of,
 )
 from app.plugins.evaluation.datasets.text_labels import find_yolo_file, label_folder, read_dota, read_yolo
-from app.plugins.recording.sources import SourceImage, open_source
+from app.plugins.recording.sources import SourceImage, open_images
 from tasks.task import TaskType
 
 _EXPECTED = (
@@ -31,13 +31,13 @@ _LABELS = ("label", "class", "cls")
 
 
 def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
-    """Read a dataset: a folder, a file, or a source of another plugin.
+    """Read a dataset: a folder, a file, or another source of images.
 
     Raise EvaluationError when it is missing, empty, or has invalid labels; lists the file and line of each. Raise it
     also for an option that its format does not use.
     """
     path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
-    if (images := open_images(str(source), options)) is not None:
+    if options.format is None and (images := open_images(str(source))) is not None:
         dataset = read_source(str(source), images, errors)
     elif path.exists():
         read, found = _find(path, options.format)
@@ -110,11 +110,6 @@ _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | No
     "image-folder": ((), lambda path: path if any(map(list_images, _class_folders(path))) else None, read_image_folder),
 }
 """By format, the endings of its files, what its reader takes in a folder, and the reader; in the order of detection."""
-
-
-def open_images(dataset: str, options: DatasetOptions) -> Iterable[SourceImage] | None:
-    """Return the images of a dataset that another plugin reads; None for other datasets."""
-    return None if options.format else open_source(dataset)
 
 
 def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:

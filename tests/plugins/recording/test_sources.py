@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.core.settings.server import SettingsError
-from app.plugins.bulk_run.source import Source, open_images
+from app.plugins.recording.sources import Source, open_images
 
 ARROW: Any = importlib.import_module("pyarrow")
 PARQUET: Any = importlib.import_module("pyarrow.parquet")
