@@ -1,10 +1,8 @@
-"""The setting of a model, and the option of ``charioteer evaluate``."""
+"""The setting of a model."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from cyclopts import Parameter
 
 
 class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,12 +13,3 @@ class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scores: Literal["raw", "calibrated"] = "raw"
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class CalibrationOptions:
-    """Calibration of scores."""
-
-    calibrate: Annotated[bool, Parameter(negative="")] = False
-    """Fit calibration.json of a local model on half of the images, and measure it on the others."""

@@ -4,7 +4,7 @@ from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
     api=1,
-    requires=("recording",),
+    requires=("calibration", "recording"),
     extends={"recording.judge": Ref("app.plugins.evaluation.truths.judging:JUDGES")},
     commands=(
         Command(

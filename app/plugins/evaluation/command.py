@@ -18,6 +18,7 @@ from app.core.cli.terminal import check_output, console, progress, reject_unused
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
+from app.plugins.evaluation.calibrating.notes import add_calibration, check_scores
 from app.plugins.evaluation.checkpoint import CollectedAnswers, Header, collect_answers, open_checkpoint
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.plugins.evaluation.datasets.files import DatasetOptions
@@ -33,7 +34,7 @@ from app.plugins.evaluation.evaluation import (
 )
 from app.plugins.evaluation.model import EvaluatedModel, ServerOptions, local_model, parameters_for, served_model
 from app.plugins.evaluation.presentation import PRINTED_FIGURES, present, values_of
-from app.plugins.evaluation.report import EvaluationReport, EvaluationRun, wanted_parts
+from app.plugins.evaluation.report import EvaluationReport
 from app.plugins.recording.inference_query import RANDOM_SAMPLE
 from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
@@ -66,6 +67,7 @@ def evaluate(
     json: Path | None = None,
     html: Path | None = None,
     fail_under: list[str] | None = None,
+    calibrate: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
     image_settings: Annotated[ImageSettings, _RARE] = ImageSettings(),  # noqa: B008
 ) -> None:
@@ -93,6 +95,7 @@ def evaluate(
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
         fail_under: Minimum value of a metric, "map_coco=0.5"; may be repeated.
+        calibrate: Fit calibration.json of a local model on half of the images, and measure it on the others.
         options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
         image_settings: Limits on the images of a local model.
     """
@@ -103,13 +106,17 @@ def evaluate(
         server.check()
         if server.url is not None:
             given = given_options(options, image_settings, apart_from=("plugins", "score_threshold"))
+            given |= {"--calibrate": calibrate}
             reject_unused("with --url, which names the server; leave it out", given)
         if recorded is not None:
             given = given_options(options, image_settings, apart_from=("plugins",))
             given |= {"--parameter": parameter, "--concurrency": concurrency, "--fresh": fresh}
+            given |= {"--calibrate": calibrate}
             reject_unused("with --recorded, which runs no model; leave it out", given)
         elif out is None:
             reject_unused("without --out, the folder of the predictions", {"--fresh": fresh})
+        if label_map is not None:
+            reject_unused("with --label-map, because it is by the labels of the model", {"--calibrate": calibrate})
         check_output(json, html)
         if dataset is None:
             reject_unused("without a data set", {"--format": data.format, "--split": data.split, "--task": data.task})
@@ -131,7 +138,7 @@ def evaluate(
         check_figures(selected, minima, added)
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
         if recorded is not None:
-            source, parts = None, wanted_parts(None)
+            source = None
             if answers is not None:
                 label, collected, notes = answers.source, answers.collected, ()
             else:
@@ -144,7 +151,9 @@ def evaluate(
                 model = local_model(options, name, parameters, image_limits(image_settings))
             else:
                 model = served_model(server, server.url, name, parameters)
-            source, parts = model.source, wanted_parts(model.source)
+            source = model.source if calibrate else None
+            if source is not None:
+                check_scores(source)
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
             run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=model.identity)
             collected = _predict_items(
@@ -164,10 +173,9 @@ def evaluate(
                 progress=bar.show,
                 figures=added,
             )
-        for part in parts:
+        if source is not None:
             results, _ = parse_answers(selected, collected.records, report.task)
-            run = EvaluationRun(dataset=selected, results=results, is_mapped=label_mapping is not None, source=source)
-            report = part.extend(report, run)
+            report = add_calibration(report, selected, results, source)
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
     except KeyboardInterrupt:

@@ -17,9 +17,9 @@ from app.clients.protocol import HttpProtocol, InferenceClientError, Records
 from app.clients.retries import Retries
 from app.core.cli.inputs import choose_model, predict_records
 from app.core.cli.terminal import error_console, printable, reject_unused
-from app.core.plugins import registry
 from app.core.settings.model import SETTINGS_FILE, ModelSource
 from app.core.settings.server import ModelOptions
+from app.plugins.calibration.calibration import FILE_NAME as CALIBRATION_FILE
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.checkpoint import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
@@ -134,8 +134,8 @@ def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Map
     candidates = (source.file, folder / SETTINGS_FILE) if source.file else folder.rglob("*")
     # Settings and labels of all versions are above the folder of a version.
     shared = source.root.iterdir() if source.root else ()
-    written = {part.file_name for part in registry().extensions("evaluation.reports")}
-    paths = sorted(path for path in {*candidates, *shared} if path.name not in written and path.is_file())
+    # `--calibrate` writes a calibration; no answer depends on it until the settings do.
+    paths = sorted(path for path in {*candidates, *shared} if path.name != CALIBRATION_FILE and path.is_file())
     states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
     files = [
         f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"

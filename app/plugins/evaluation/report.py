@@ -1,15 +1,11 @@
-"""The results of an evaluation, the same for every task, and the parts that other plugins add."""
+"""The results of an evaluation, the same for every task."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
-from app.core.plugins import registry
-from app.core.settings.model import ModelSource
 from app.plugins.evaluation.answers import EvaluatedItem
-from app.plugins.evaluation.dataset import Dataset
 from app.report import Cell, Chart, Figure, Table
 from tasks.task import TaskType
 
@@ -93,42 +89,3 @@ class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
     failures: Mapping[str, str]
     measures: Measures
     notes: Sequence[str]
-
-
-class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a report was made of.
-
-    `results` are the answers that could be read, with the model's labels; `is_mapped` says whether a map gives them the
-    dataset's. `source` is the model, if it ran in this process.
-    """
-
-    dataset: Dataset
-    results: Sequence[EvaluatedItem]
-    is_mapped: bool
-    source: ModelSource | None
-
-
-class ReportPart(Protocol):
-    """Adds to reports if the options of its plugin ask for it. Both methods raise `EvaluationError` for the user.
-
-    Attributes:
-        file_name: the file that it writes into the folder of the model. No answer depends on it until the settings of
-            the model use it.
-    """
-
-    @property
-    def file_name(self) -> str: ...
-
-    def is_wanted(self, source: ModelSource | None, /) -> bool:
-        """Return whether to call `extend`; check before the first request what it needs. `source`: `EvaluationRun`."""
-        ...
-
-    def extend(self, report: EvaluationReport, run: EvaluationRun, /) -> EvaluationReport:
-        """Return the report with the part."""
-        ...
-
-
-def wanted_parts(source: ModelSource | None) -> Sequence[ReportPart]:
-    """Return the parts that the options of the command ask for; raise `EvaluationError` if one needs something else."""
-    parts: Sequence[ReportPart] = registry().extensions("evaluation.reports")
-    return [part for part in parts if part.is_wanted(source)]

@@ -11,10 +11,10 @@ import sklearn.metrics
 from numpy.typing import NDArray
 
 from app.plugins.calibration.calibration import Calibration
-from app.plugins.calibration.evaluation.fit import Events, ScoredOutcomes, class_events, object_outcomes, outcome_events
-from app.plugins.calibration.evaluation.report import BINS, measure
 from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
 from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.calibrating.fit import Events, ScoredOutcomes, class_events, object_outcomes, outcome_events
+from app.plugins.evaluation.calibrating.notes import BINS, measure
 from app.plugins.evaluation.dataset import LabelledObject
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import classification_sample, detection_sample, item

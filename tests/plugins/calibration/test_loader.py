@@ -15,9 +15,9 @@ from app.core.assembly.models import find_models, load
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
-from app.plugins.calibration.evaluation.fit import events_of, fit
-from app.plugins.calibration.evaluation.report import measure
 from app.plugins.evaluation.answers import EvaluatedItem
+from app.plugins.evaluation.calibrating.fit import events_of, fit
+from app.plugins.evaluation.calibrating.notes import measure
 from app.plugins.evaluation.dataset import EvaluationError
 from app.public_api.in_process import InProcessModel
 from tasks.task import TaskType
@@ -157,7 +157,7 @@ def test_calibration_is_fitted_reported_and_served(tmp_path: Path) -> None:
     assert 'answers calibrated scores: set "scores": "raw"' in completed.stderr
     completed = charioteer("evaluate", data, "--url", "http://127.0.0.1:9", "--calibrate", "--name", "m")
     assert completed.returncode == 2
-    assert "--calibrate needs the files of the model: name it with --model" in completed.stderr
+    assert "--calibrate: no effect with --url, which names the server; leave it out" in completed.stderr
 
 
 def test_lines_make_detections_frequencies_and_keep_rare_classes_together() -> None:

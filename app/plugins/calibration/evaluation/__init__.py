@@ -1,1 +1,0 @@
-"""Fit calibrations in evaluations. Only the plugin `evaluation` imports this folder."""

@@ -1,0 +1,1 @@
+"""Fit calibrations in evaluations."""
