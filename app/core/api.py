@@ -13,10 +13,11 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol, unary_handler
 from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
+from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata, GraphFileReader
 from app.core.runtimes.onnxruntime.graph import ImageGraph
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphView, Layout, Match
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
-from app.core.runtimes.python.task_adapters import TaskAdapter
+from app.core.runtimes.python.task_adapters import PythonLibrary, TaskAdapter
 from app.core.server.auth.access_control import IdentityProvider
 from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.http_access import HttpAccess, requires

@@ -221,6 +221,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
     loaders: Ref[Sequence[ModelLoader]] | None = None
     formats: Ref[Sequence[ForeignFormat]] | None = None
     layouts: Ref[Sequence[api.Layout]] | None = None  # recognise and decode outputs of ONNX models
+    graph_files: Ref[Sequence[api.GraphFileReader]] | None = None  # read files of a library beside ONNX graphs
+    python_libraries: Ref[Sequence[api.PythonLibrary]] | None = None  # objects of a library in Python models
     protocols: Ref[Callable[[api.ServerSettings], Protocols]] | None = None
     # Endpoints added to a protocol of the main port, and methods added to a gRPC service, by the protocol's name.
     endpoints: Mapping[str, Ref[Callable[[api.Engine], Sequence[api.Endpoint]]]] = {}

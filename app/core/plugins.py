@@ -23,7 +23,7 @@ from app.core.hooks import (
 from app.core.plugin_loading import LoadedPlugins, PluginError, enabled, find
 
 if TYPE_CHECKING:
-    from app.core.api import GrpcProtocol, HttpProtocol, Layout
+    from app.core.api import GraphFileReader, GrpcProtocol, HttpProtocol, Layout, PythonLibrary
     from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
     from tasks.inference.parameters import Field
@@ -108,6 +108,16 @@ class Registry(LoadedPlugins):
     def layouts(self) -> "Sequence[Layout]":
         """Return the output layouts of ONNX models."""
         return self._imported("layouts", lambda layout: [("layout", name) for name in layout.names])
+
+    @cached_property
+    def graph_files(self) -> "Sequence[GraphFileReader]":
+        """Return the readers of files of libraries beside ONNX graphs."""
+        return self._imported("graph_files", lambda _: ())
+
+    @cached_property
+    def python_libraries(self) -> "Sequence[PythonLibrary]":
+        """Return how the Python runtime uses objects of libraries."""
+        return self._imported("python_libraries", lambda _: ())
 
     @cached_property
     def runtimes(self) -> "Sequence[Runtime]":

@@ -42,16 +42,16 @@ def main(removed: Collection[str], tried: Collection[str]) -> None:
     assert {*loaded, *skipped} == {"core", *PLUGINS} - {*removed}
     assert all({*skipped[name].plugin.requires} & {*removed, *skipped} for name in skipped)
     for name in sorted({*tried} & loaded.keys()):
-        _import_all(f"app.plugins.{name}", {*removed, *skipped})
+        _import_all(f"app.plugins.{name}")
         for command in loaded[name].commands:
             _show_help(command.name)
     _send_requests()
 
 
-def _import_all(package: str, absent: Collection[str] = ()) -> None:
-    """Import all modules of a package, except bridges to absent plugins and those that need a missing package."""
+def _import_all(package: str) -> None:
+    """Import all modules of a package, except those that need a missing package."""
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        if {*absent}.isdisjoint(module.name.split(".")[3:4]) and not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__"):
             try:
                 importlib.import_module(module.name)
             except ModuleNotFoundError as error:
@@ -66,7 +66,7 @@ def _show_help(command: str) -> None:
 
 
 def _send_requests() -> None:
-    """Start a server, and send requests to it over each protocol of core, and over KServe V1 if it is left."""
+    """Start a server, and send requests to it over each protocol of core."""
     # Plugins have ports of their own.
     ports = [field.name for field in fields(registry().settings_class) if field.name.endswith("_port")]
     settings = registry().settings(**dict.fromkeys(ports, 0))
@@ -80,9 +80,8 @@ def _send_requests() -> None:
             for path in (f"/v2/models/m-{model}/infer", f"/v2/models/{model}/infer"):
                 (output, *_) = _post(client, path, {"inputs": [tensor]})["outputs"]
                 assert output["data"], (model, path)
-            if "kserve_v1" in registry().loaded:
-                instances = [{"image": {"b64": data.decode()}}]
-                assert _post(client, f"/v1/models/{model}:predict", {"instances": instances})["predictions"][0], model
+            instances = [{"image": {"b64": data.decode()}}]
+            assert _post(client, f"/v1/models/{model}:predict", {"instances": instances})["predictions"][0], model
         assert service.grpc is not None
         _call(service.grpc.port)
 

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,13 +18,6 @@ PLUGINS = sorted(path.parent.name for path in (ROOT / "app" / "plugins").glob("*
 """The names of the built-in plugins."""
 
 _TIMEOUT_SECONDS = 300
-
-
-@cache
-def bridges(plugin: str) -> Collection[str]:
-    """Return the plugins that a plugin has modules for: those named as they are."""
-    folder = ROOT / "app" / "plugins" / plugin
-    return {path.stem for path in folder.iterdir()} & {*PLUGINS} - {plugin}
 
 
 class Tree:

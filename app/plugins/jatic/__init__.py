@@ -6,8 +6,5 @@ plugin = Plugin(
     api=1,
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
     public={"as_maite": "app.plugins.jatic.maite.models"},
-    extends={
-        "python.models": Ref("app.plugins.jatic.maite.python_models:ADAPTERS"),
-        "python.answers": Ref("app.plugins.jatic.answers:CONVERTERS"),
-    },
+    python_libraries=Ref("app.plugins.jatic.libraries:LIBRARIES"),
 )

@@ -37,6 +37,3 @@ def to_arrays(answer: Any, _: str, task_type: TaskType) -> object:
             return {**arrays, "masks": () if masks is None and is_empty else masks}
         case _:
             return arrays
-
-
-CONVERTERS = (to_arrays,)

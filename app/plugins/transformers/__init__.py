@@ -15,5 +15,5 @@ plugin = Plugin(
         ModelSection(type=Ref("app.plugins.transformers.torch.settings:TransformersSettings"), name="transformers"),
     ),
     runtimes=Ref("app.plugins.transformers.runtimes:RUNTIMES"),
-    extends={"onnx.files": Ref("app.plugins.transformers.hugging_face.beside_graph:READERS")},
+    graph_files=Ref("app.plugins.transformers.hugging_face.beside_graph:READERS"),
 )

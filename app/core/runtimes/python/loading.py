@@ -92,8 +92,8 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
     target = _run(source, instance, "constructing it", lambda: factory(**arguments))
-    for adapt in registry().extensions("python.models"):
-        target = adapt(target)
+    for library in registry().python_libraries:
+        target = library.model(target)
     if not callable(getattr(target, "predict", None)):
         raise _error(source, f"{type(target).__name__} has no predict()")
     return target
@@ -101,7 +101,7 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
 
 def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
     adapter, form, explain_names = _signatures(source, target)
-    labels, converters = ClassNames(_labels(source, target)), registry().extensions("python.answers")
+    labels, converters = ClassNames(_labels(source, target)), [one.answer for one in registry().python_libraries]
     model_class = StreamingPythonModel if form is not None and form.streams else PythonModel
     model = model_class(pool, cast("CallForm", form), adapter, labels, explain_names, converters)
     # The registration and the requests in flight keep the model alive.

@@ -40,6 +40,19 @@ INPUTS, PREDICTIONS = "inputs", "predictions"
 """The arguments of ``explain`` for what ``predict`` got, and for what it returned."""
 
 
+class PythonLibrary(msgspec.Struct, frozen=True):
+    """How objects of a library become models and answers of the Python runtime. Other objects stay unchanged.
+
+    Attributes:
+        model: function of what the model's class or function returned; returns an object with ``predict``.
+        answer: function of what ``predict`` returned, its path in errors and the task; returns a form that the reader
+            of the task knows.
+    """
+
+    model: Callable[[object], object] = lambda target: target
+    answer: Callable[[object, str, TaskType], object] = lambda answer, _, __: answer
+
+
 class TaskAdapter(msgspec.Struct, frozen=True, eq=False):
     """The arguments of ``predict`` for one task, and the reader of its answers.
 

@@ -43,7 +43,3 @@ def own_scores(answer: Any, path: str, _: TaskType) -> object:
     if not is_numbered or (numbers.size and not 0 <= numbers.min() <= numbers.max() < scores.shape[1]):
         return answer
     return {"boxes": answer.boxes, "labels": numbers, "scores": scores[np.arange(len(numbers)), numbers]}
-
-
-ADAPTERS = (adapt,)
-CONVERTERS = (own_scores,)

@@ -26,8 +26,10 @@ _TASKS = {
 _MULTI_LABEL = "multi_label_classification"
 
 
-def read_folders(folders: Sequence[Path]) -> FolderMetadata:
+def read_folders(folders: Sequence[Path]) -> FolderMetadata | None:
     """Read ``config.json`` and ``preprocessor_config.json``, each in the first of the folders that has it.
+
+    Return None if no folder has one of them.
 
     Settings of the model may replace files that cannot be read.
     """
@@ -36,7 +38,7 @@ def read_folders(folders: Sequence[Path]) -> FolderMetadata:
         preprocessor = read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders))
     except ModelError as error:
         return FolderMetadata(error=str(error))
-    return describe(config or Config(), preprocessor)
+    return None if config is None and preprocessor is None else describe(config or Config(), preprocessor)
 
 
 def describe(config: Config, preprocessor: Preprocessor | None = None) -> FolderMetadata:

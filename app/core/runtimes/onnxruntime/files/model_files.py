@@ -19,7 +19,7 @@ _SIDES = range(256, 2049, 32)
 
 
 class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files of a library beside a graph declare. An item of the extension point ``onnx.files`` returns it.
+    """What the files of a library beside a graph declare.
 
     Attributes:
         error: why the files cannot be read; "" if they can.
@@ -40,6 +40,10 @@ class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
     model_type: str = ""
     sizes: Sequence[tuple[tuple[int, int] | None, Origin]] = ()
     preprocessing: Callable[[TaskType], PartialPreprocessing | None] = lambda _: None
+
+
+GraphFileReader = Callable[[Sequence[Path]], FolderMetadata | None]
+"""Returns what files in the folders of a graph declare, the nearest folder first; None if there are no such files."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +142,8 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     metadata = contract or read_metadata(session.file, session.metadata)
     # Exports may put the graph into the subfolder "onnx", and the other files beside it or above.
     folders = () if contract else (session.file.parent, source.folder)
-    readers = registry().extensions("onnx.files")
-    folder = readers[0](folders) if readers else FolderMetadata()
+    found = (read(folders) for read in registry().graph_files)
+    folder = next((files for files in found if files is not None), FolderMetadata())
     label_file = Path(labels) if isinstance(labels, str) else None
     if labels is None and metadata.names is None and not (folder.labels and folder.has_names):
         label_file = find_label_file(source, session.file.parent)
