@@ -31,6 +31,7 @@ REMOVED = {
         "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
     ),
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
+    "serve --loading-status": "wait for /ready; a model that loads gets 404, as from TensorFlow Serving",
     "serve --page-admin": "give --api-keys: the page loads and unloads models for keys with `admin`",
     "truth --spread": "leave it out: a label that names an image is the truth of all its inferences",
     "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",

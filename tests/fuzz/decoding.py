@@ -13,7 +13,7 @@ from app.core.protocols.kserve_v2.binary import unpack_bytes
 from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.core.wire.protobuf_limits import parse_message
-from app.plugins.grps.codec import PredictCodec
+from app.plugins.grps.codec import GrpsCodec
 from app.plugins.grps.json_messages import read_json_message
 from app.plugins.grps.messages import GrpsMessage
 from app.plugins.grps.proto import message_class
@@ -53,7 +53,7 @@ def decoders() -> Mapping[str, Decoder]:
 
     def grps_protobuf(data: bytes) -> None:
         for name in _MODELS:
-            PredictCodec(registry, lambda: (parse_message(GrpsMessage, data, limits), False), name).decode()
+            GrpsCodec(registry, lambda: (parse_message(GrpsMessage, data, limits), False), name).decode()
 
     def tensorflow_json(data: bytes) -> None:
         for value in read_object(data, limits).values():

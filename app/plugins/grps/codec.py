@@ -27,7 +27,7 @@ from tasks.text.request import TEXT_INPUT
 _NO_DEFAULT = 'Expected the name of a model: none is set as default with "default": true in its model-settings.json'
 
 
-class PredictCodec(msgspec.Struct, eq=False):
+class GrpsCodec(msgspec.Struct, eq=False):
     """Decodes one prediction request, and encodes the messages of its response.
 
     Attributes:

@@ -25,7 +25,7 @@ from app.core.protocols.protocol import (
 )
 from app.core.settings.server import ServerSettings
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
-from app.plugins.grps.codec import PredictCodec, queue_of
+from app.plugins.grps.codec import GrpsCodec, queue_of
 from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, named_model, read_json_message
 from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRejection
 from app.plugins.grps.servicer import GrpsGrpc
@@ -131,7 +131,7 @@ async def _answer_plain(engine: Engine, call: PlainCall, request: HttpRequest) -
     return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
 
 
-def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> PredictCodec:
+def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> GrpsCodec:
     """Return the codec of a request.
 
     Raise INVALID_REQUEST for another media type, an empty body, or metadata in the query, which could not be returned.
@@ -139,10 +139,10 @@ def _codec(engine: Engine, head: RequestHead, body: bytes, query: _Query) -> Pre
     if METADATA in query.parameters:
         raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
     read_message = _message_reader(head.headers.get("content-type", ""), body, engine.limits)
-    return PredictCodec(engine.registry, read_message, query.model, query.parameters)
+    return GrpsCodec(engine.registry, read_message, query.model, query.parameters)
 
 
-def _start(codec: PredictCodec, query: _Query, model: str) -> CodecCall:
+def _start(codec: GrpsCodec, query: _Query, model: str) -> CodecCall:
     """Return an inference in the queue of `model`. Bytes without a type are the answer of a model of bytes."""
 
     def encode(response: InferenceResponse) -> HttpResponse:

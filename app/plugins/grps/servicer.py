@@ -17,7 +17,7 @@ from app.core.protocols.grpc_protocol import Call, GrpcProtocol, Handler, read_c
 from app.core.protocols.protocol import Permission, report_rejections
 from app.core.wire.protobuf_limits import parse_message
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message
-from app.plugins.grps.codec import PredictCodec, queue_of
+from app.plugins.grps.codec import GrpsCodec, queue_of
 from app.plugins.grps.messages import GrpsMessage
 from app.plugins.grps.proto import GRPS
 from tasks.inference.error import InferenceError
@@ -42,7 +42,7 @@ class GrpsGrpc(GrpcProtocol):
         del stopping
 
         async def predict(data: bytes, context: RequestContext) -> bytes:
-            codec: PredictCodec | None = None
+            codec: GrpsCodec | None = None
             try:
                 codec, model = _create_codec(engine, data, context)
                 return await engine.handle(
@@ -52,7 +52,7 @@ class GrpsGrpc(GrpcProtocol):
                 return _serialize(error_message(codec.map_error_path(error) if codec else error))
 
         async def predict_streaming(data: bytes, call: Call) -> AsyncGenerator[bytes]:
-            codec: PredictCodec | None = None
+            codec: GrpsCodec | None = None
             context = read_call_info(call, self.name)
             try:
                 codec, model = _create_codec(engine, data, context)
@@ -74,12 +74,12 @@ class GrpsGrpc(GrpcProtocol):
         }
 
 
-def _create_codec(engine: Engine, data: bytes, context: RequestContext) -> tuple[PredictCodec, str]:
+def _create_codec(engine: Engine, data: bytes, context: RequestContext) -> tuple[GrpsCodec, str]:
     """Return the codec of a message, and the model in whose queue it waits."""
     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
     with report_rejections(engine, context):
         message = parse_message(GrpsMessage, data, engine.limits)
-    return PredictCodec(engine.registry, lambda: (message, False)), queue_of(engine.registry, message.model)
+    return GrpsCodec(engine.registry, lambda: (message, False)), queue_of(engine.registry, message.model)
 
 
 async def _answer_plain(engine: Engine, call: PlainCall, data: bytes, _: RequestContext) -> bytes:

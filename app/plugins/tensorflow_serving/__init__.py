@@ -7,7 +7,7 @@ plugin = Plugin(
     api=1,
     settings=(TensorFlowServingSettings,),
     model_settings=(ModelSection(type=Ref("app.plugins.tensorflow_serving.settings:LabelSettings")),),
-    start=Ref("app.plugins.tensorflow_serving.version_labels:start"),
+    start=Ref("app.plugins.tensorflow_serving.protocols:start"),
     protocols=Ref("app.plugins.tensorflow_serving.protocols:protocols"),
     page=Page(requests={"tfs": "request_tensorflow_serving.js"}),
 )

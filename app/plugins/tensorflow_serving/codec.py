@@ -20,7 +20,7 @@ from app.plugins.tensorflow_serving.signatures import (
 )
 from app.plugins.tensorflow_serving.targets import ModelTarget, find_ready_version
 from app.plugins.tensorflow_serving.values import json_document, read_object
-from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
@@ -29,19 +29,17 @@ from tasks.vision.request import IMAGE_INPUT
 _GREY_BATCH_RANK = 3
 
 
-class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
+class TensorFlowCodec(msgspec.Struct, kw_only=True, eq=False):
     """The state of one request, for REST and gRPC.
 
     Attributes:
         engine: has the models and the limits.
         target: the requested model.
-        loading_error: the kind of error while the model loads.
         inputs: the decoded inputs; empty before.
     """
 
     engine: Engine
     target: ModelTarget
-    loading_error: ErrorKind
     inputs: Sequence[InputTensor] = ()
 
     @property
@@ -50,7 +48,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
 
     def find_model(self) -> Registration:
         """Return the requested version of the model; see `find_ready_version`."""
-        return find_ready_version(self.engine.registry, self.target, self.loading_error)
+        return find_ready_version(self.engine.registry, self.target)
 
     def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
         """Return the neutral request."""
@@ -120,7 +118,7 @@ def _text_rows(prompts: InputTensor) -> list[list[str]]:
     return [texts[start * size : (start + 1) * size] for start in range(count)]
 
 
-class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
+class RestCodec(TensorFlowCodec, kw_only=True, eq=False):
     """Decodes a request, and encodes its response in the same form.
 
     Checks run in the order of the real server: JSON, examples, model, signature, tensors.

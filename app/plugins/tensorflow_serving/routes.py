@@ -21,18 +21,16 @@ from app.core.protocols.protocol import (
     read_endpoint,
 )
 from app.core.removed import removed_advice
-from app.plugins.tensorflow_serving.codec import TensorFlowRequestCodec
+from app.plugins.tensorflow_serving.codec import RestCodec
 from app.plugins.tensorflow_serving.signatures import signature_definitions
 from app.plugins.tensorflow_serving.targets import (
     TENSORFLOW_SERVING,
-    LoadingStatus,
     ModelTarget,
     Verb,
     find_ready_version,
     find_versions,
     indented_json,
     is_api_path,
-    loading_error,
     model_status,
     parse_target,
     read_version,
@@ -103,15 +101,13 @@ class TensorFlowServing(HttpListener):
 
     Args:
         any_origin: whether responses allow pages of any origin to read them, with the headers of the real server.
-        loading_status: the HTTP status for a model that is loading. The real server answers 404.
     """
 
     name = TENSORFLOW_SERVING
     title = "TensorFlow Serving"
 
-    def __init__(self, *, any_origin: bool = False, loading_status: LoadingStatus = 404) -> None:
+    def __init__(self, *, any_origin: bool = False) -> None:
         self._headers = tuple(_CORS_HEADERS.items()) if any_origin else ()
-        self._loading_error = loading_error(loading_status)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         endpoints: list[Endpoint] = []
@@ -171,35 +167,27 @@ class TensorFlowServing(HttpListener):
 
     def _respond(self, engine: Engine, request: HttpRequest, path: str) -> Response[bytes]:
         try:
-            content = self._description(engine, parse_target(request.method, path))
+            content = _description(engine, parse_target(request.method, path))
         except InferenceError as error:
             return to_response(self.error_response(error))
         return to_response(HttpResponse(content=content, headers=self._headers))
 
-    def _start(
-        self, engine: Engine, verb: Verb, head: RequestHead, body: bytes, context: RequestContext
-    ) -> TensorFlowRequestCodec:
-        del context
-        return TensorFlowRequestCodec(
-            engine=engine,
-            target=ModelTarget(model=head.target, version=read_version(head.version), label=head.label, verb=verb),
-            loading_error=self._loading_error,
-            body=body,
-            headers=self._headers,
-        )
+    def _start(self, engine: Engine, verb: Verb, head: RequestHead, body: bytes, _: RequestContext) -> RestCodec:
+        target = ModelTarget(model=head.target, version=read_version(head.version), label=head.label, verb=verb)
+        return RestCodec(engine=engine, target=target, body=body, headers=self._headers)
 
-    def _description(self, engine: Engine, target: ModelTarget) -> bytes:
-        if target.verb == "status":
-            return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
-        registration = find_ready_version(engine.registry, target, self._loading_error)
-        definitions = signature_definitions(registration.ready_servable())
-        source = registration.source
-        return indented_json(
-            {
-                "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
-                "metadata": {"signature_def": {"signature_def": definitions}},
-            }
-        )
+
+def _description(engine: Engine, target: ModelTarget) -> bytes:
+    if target.verb == "status":
+        return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
+    registration = find_ready_version(engine.registry, target)
+    source = registration.source
+    return indented_json(
+        {
+            "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
+            "metadata": {"signature_def": {"signature_def": signature_definitions(registration.ready_servable())}},
+        }
+    )
 
 
 def _path_of(request: HttpRequest) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -42,7 +42,3 @@ class TensorFlowServingSettings:
     tensorflow_serving_cors: Annotated[str, environment("CHARIOTEER_TENSORFLOW_SERVING_CORS")] = ""
     """Origins whose web pages may send requests to the REST API of TensorFlow Serving and read responses, separated by
     commas; * for any."""
-
-    loading_status: Annotated[Literal[404, 503], environment("CHARIOTEER_LOADING_STATUS")] = 404
-    """Status on TensorFlow Serving's port while a model is loading: 404, as TensorFlow Serving does, or 503, which
-    clients and gateways retry."""

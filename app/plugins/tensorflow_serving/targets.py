@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from app.core.engine.models.registry import ModelState, Registration, Registry
-from app.plugins.tensorflow_serving.version_labels import version_with_label
+from app.plugins.tensorflow_serving.settings import LabelSettings
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 TENSORFLOW_SERVING = "tensorflow-serving"
@@ -31,9 +31,6 @@ _GET = re.compile(
 MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = 19
 _STATES = {ModelState.LOADING: "LOADING", ModelState.READY: "AVAILABLE", ModelState.UNAVAILABLE: "END"}
-
-LoadingStatus = Literal[404, 503]
-"""The HTTP status for a model that is loading."""
 
 
 class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,20 +99,16 @@ def read_version(digits: str | None) -> int | None:
     return int(significant)
 
 
-def loading_error(status: LoadingStatus) -> ErrorKind:
-    """Return the kind of error for a model that is loading."""
-    return ErrorKind.MODEL_NOT_READY if status == 503 else ErrorKind.MODEL_NOT_FOUND
-
-
-def find_ready_version(registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> Registration:
+def find_ready_version(registry: Registry, target: ModelTarget) -> Registration:
     """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
-    Raise `loading_error` when no version is ready and one is loading, NOT_FOUND in the real server; MODEL_NOT_FOUND
-    when none is ready or loading; INVALID_REQUEST for an unknown label.
+    Raise MODEL_NOT_FOUND when no version is ready, also while one is loading, as the real server does;
+    INVALID_REQUEST for an unknown label.
     """
     registrations, version = registry.versions(target.model), None
     if target.label is not None:
-        version = version_with_label(registrations, target.label)
+        labels = (registration.source.settings.of(LabelSettings).version_labels for registration in registrations)
+        version = next((found[target.label] for found in labels if target.label in found), None)
         if version is None:
             raise invalid(f"Unrecognized servable version label: {target.label}")
     elif _names_version(registrations, target):
@@ -125,10 +118,8 @@ def find_ready_version(registry: Registry, target: ModelTarget, loading_error: E
     for registration in registrations:
         if registration.servable is not None:
             return registration
-    loading = any(registration.state is ModelState.LOADING for registration in registrations)
-    error_kind = loading_error if loading else ErrorKind.MODEL_NOT_FOUND
     requested = f"Latest({target.model})" if version is None else f"Specific({target.model}, {version})"
-    raise InferenceError(error_kind, f"Servable not found for request: {requested}")
+    raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Servable not found for request: {requested}")
 
 
 def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registration]:

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.engine.models.registry import Registry
 from app.core.settings.model import ModelSettings, ModelSource
-from app.plugins.grps.codec import PredictCodec, resolve_model
+from app.plugins.grps.codec import GrpsCodec, resolve_model
 from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.plugins.grps.messages import GrpsMessage
 from tasks.inference.error import ErrorKind, InferenceError
@@ -116,9 +116,9 @@ def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None
     assert len(str(caught.value)) < 300
 
 
-def decode_message(model: str, **fields: Any) -> tuple[PredictCodec, InferenceRequest]:
+def decode_message(model: str, **fields: Any) -> tuple[GrpsCodec, InferenceRequest]:
     engine = build_engine(("detector", "echo-bytes"))
-    call = PredictCodec(engine.registry, lambda: (GrpsMessage(**fields), False), model)
+    call = GrpsCodec(engine.registry, lambda: (GrpsMessage(**fields), False), model)
     return call, call.decode()
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import grpc
 import pytest
 
-from app.plugins.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.plugins.tensorflow_serving.proto import message_class
 from tests.support.data.images import encode_image, rectangle
 from tests.support.models.scripted_model import EventRecorder
@@ -197,12 +196,10 @@ def test_rejected_call_has_the_code_of_the_real_server(
     assert call_error(peer, method, **fields) == (code, details)
 
 
-@pytest.mark.parametrize(("loading_status", "code"), [(404, "NOT_FOUND"), (503, "UNAVAILABLE")])
-def test_code_for_a_loading_model_comes_from_the_settings(loading_status: Any, code: str) -> None:
+def test_loading_model_is_not_found_and_has_the_state_loading() -> None:
     engine = build_engine(("half_plus_two",), loaded=False)
-    services = [TensorFlowPredictionService(loading_status=loading_status), TensorFlowModelService()]
-    with run_grpc_server(engine, protocols=services) as peer:
+    with run_grpc_server(engine) as peer:
         error = call_error(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
-        assert error == (code, "Servable not found for request: Latest(half_plus_two)")
+        assert error == ("NOT_FOUND", "Servable not found for request: Latest(half_plus_two)")
         (status,) = call(peer, "GetModelStatus", model_spec=spec("half_plus_two")).model_version_status
         assert status.state == 20

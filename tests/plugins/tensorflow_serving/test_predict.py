@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from litestar import Litestar
@@ -39,9 +39,8 @@ def load(source: ModelSource) -> Servable:
     return load_test_model(source)
 
 
-def listener_client(engine: Engine, *, any_origin: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
-    protocol = TensorFlowServing(any_origin=any_origin, loading_status=loading_status)
-    return TestClient(create_listener_app(engine, protocol, MAX_REQUEST_BYTES))
+def listener_client(engine: Engine, *, any_origin: bool = False) -> Client:
+    return TestClient(create_listener_app(engine, TensorFlowServing(any_origin=any_origin), MAX_REQUEST_BYTES))
 
 
 @pytest.fixture(scope="module")
@@ -103,22 +102,6 @@ def test_loading_version_is_loading_and_unloaded_version_is_end(engine: Engine, 
     assert version_states(client, "/v1/models/other") == [("1", "END", "OK", "")]
 
 
-def test_loading_status_503_is_returned_while_no_version_is_ready(engine: Engine) -> None:
-    loading = Registration(source=source("other"), state=ModelState.LOADING, reason="not loaded yet")
-    failed = Registration(source=source("other", "2"), state=ModelState.UNAVAILABLE, reason="its file is empty")
-    engine.registry.replace("other", [loading, failed])
-    path, body = "/v1/models/other", {"instances": [1]}
-    with listener_client(engine, loading_status=503) as client:
-        message = "Servable not found for request: Latest(other)"
-        assert error_message(client, f"{path}:predict", body, 503) == message
-        assert error_message(client, f"{path}:classify", {"examples": [{"x": 1}]}, 503) == message
-        assert client.get(f"{path}/metadata").status_code == 503
-        assert version_states(client, path)[1] == ("1", "LOADING", "OK", "")
-        # A failed version is not loading, so it stays 404.
-        error_message(client, f"{path}/versions/2:predict", body, 404)
-        error_message(client, "/v1/models/unknown:predict", body, 404)
-
-
 def test_latest_ready_version_is_the_default(client: Client) -> None:
     assert client.get("/v1/models/versioned/metadata").json()["model_spec"]["version"] == "3"
     assert client.get("/v1/models/versioned/versions/2/metadata").json()["model_spec"]["version"] == "2"
@@ -175,16 +158,16 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
     assert (answer.status_code, answer.content) == (status, b"")
 
 
-@pytest.mark.parametrize(("cors", "status"), [("", 404), ("*", 503)])
-def test_listener_has_the_options(cors: str, status: int) -> None:
-    options = {"tensorflow_serving": True, "tensorflow_serving_cors": cors, "loading_status": status}
+@pytest.mark.parametrize("cors", ["", "*"])
+def test_listener_has_the_options(cors: str) -> None:
+    options = {"tensorflow_serving": True, "tensorflow_serving_cors": cors}
     sources = [ModelSource(name="half_plus_two", version="1", folder=DEMO_MODELS / "half_plus_two")]
     (listener,) = Service(registry().settings(grpc=False, page=False, **options), lambda: sources).listeners[1:]
     assert (listener.name, listener.port) == ("TensorFlow Serving", 8501)
     with TestClient(listener.app, base_url="http://127.0.0.1") as client:
         # The main application loads the models, and it is not started here.
         answer = client.get("/v1/models/half_plus_two/metadata")
-        assert ("access-control-allow-origin" in answer.headers, answer.status_code) == (cors == "*", status)
+        assert ("access-control-allow-origin" in answer.headers, answer.status_code) == (cors == "*", 404)
 
 
 def test_openapi_schema_describes_the_listener() -> None:

@@ -13,7 +13,6 @@ from litestar.types import ASGIApp
 
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
-from app.core.engine.models.registry import Registry
 from app.core.plugins import registry
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import create_listener_app
@@ -22,7 +21,6 @@ from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.tensorflow_serving.protocols import protocols
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
 from app.plugins.tensorflow_serving.targets import ModelTarget, Verb, parse_target
-from app.plugins.tensorflow_serving.version_labels import version_with_label
 from tasks.inference.error import InferenceError
 from tests.support.rejection import rejects
 from tests.support.servers.apps import MAX_REQUEST_BYTES
@@ -64,11 +62,6 @@ def test_invalid_origin_is_rejected(text: str) -> None:
 def source(version: str, **labels: str) -> ModelSource:
     settings = registry().model_settings(version_labels=labels)
     return ModelSource(name="m", version=version, folder=Path("m"), settings=settings)
-
-
-def test_label_maps_to_its_version() -> None:
-    versions = Registry([source("1", stable="1", canary="2"), source("2", stable="1")]).versions("m")
-    assert [version_with_label(versions, label) for label in ("stable", "canary", "nightly")] == ["1", "2", None]
 
 
 @pytest.mark.parametrize(

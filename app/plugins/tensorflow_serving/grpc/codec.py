@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.core.protocols.kserve_v1.rows import check_names
-from app.plugins.tensorflow_serving.codec import RequestCodec, model_inputs
+from app.plugins.tensorflow_serving.codec import TensorFlowCodec, model_inputs
 from app.plugins.tensorflow_serving.examples import example_results, example_tensors
 from app.plugins.tensorflow_serving.grpc.messages import (
     encode_classifications,
@@ -83,7 +83,7 @@ def read_tasks(messages: Sequence[Any]) -> Sequence[Task]:
     return tasks
 
 
-class PredictCodec(RequestCodec, kw_only=True, eq=False):
+class PredictMessageCodec(TensorFlowCodec, kw_only=True, eq=False):
     """Decodes `message`, a `PredictRequest`, and encodes its response."""
 
     message: Any
@@ -113,7 +113,7 @@ class PredictCodec(RequestCodec, kw_only=True, eq=False):
         return message.SerializeToString()
 
 
-class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
+class ExamplesCodec(TensorFlowCodec, kw_only=True, eq=False):
     """Decodes a request with examples, and encodes a result for each task. The model runs once.
 
     Attributes:

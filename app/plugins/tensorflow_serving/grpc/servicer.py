@@ -17,20 +17,14 @@ from app.core.wire.protobuf_limits import parse_message
 from app.plugins.tensorflow_serving.grpc.codec import (
     MULTI_INFERENCE,
     ExamplesCodec,
-    PredictCodec,
+    PredictMessageCodec,
     model_spec,
     read_tasks,
     target_of,
 )
 from app.plugins.tensorflow_serving.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.plugins.tensorflow_serving.signatures import Method, UnknownSignatureError, signature_definitions
-from app.plugins.tensorflow_serving.targets import (
-    LoadingStatus,
-    find_ready_version,
-    find_versions,
-    loading_error,
-    model_status,
-)
+from app.plugins.tensorflow_serving.targets import find_ready_version, find_versions, model_status
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
 _NAME = "tensorflow-serving-grpc"
@@ -40,19 +34,12 @@ _METHODS = {"Classification": Method.CLASSIFY, "Regression": Method.REGRESS}
 
 
 class TensorFlowPredictionService(GrpcProtocol):
-    """Inference and metadata.
-
-    Args:
-        loading_status: as `TensorFlowServing`; 503 is UNAVAILABLE, 404 is NOT_FOUND.
-    """
+    """Inference and metadata."""
 
     name = _NAME
     service = PREDICTION_SERVICE
     permissions: Mapping[str, Permission] = dict.fromkeys(PREDICTION_SERVICE.methods_by_name, "infer")
     queued_methods = frozenset({"Predict", "Classify", "Regress", MULTI_INFERENCE})
-
-    def __init__(self, *, loading_status: LoadingStatus = 404) -> None:
-        self._loading_error = loading_error(loading_status)
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
@@ -61,7 +48,7 @@ class TensorFlowPredictionService(GrpcProtocol):
             async def method(data: bytes, context: RequestContext) -> bytes:
                 with report_rejections(engine, context):
                     # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
-                    codec = self._codec(engine, operation, _parse(f"{operation}Request", data, engine))
+                    codec = _codec(engine, operation, _parse(f"{operation}Request", data, engine))
                 try:
                     return await engine.handle(context, codec.target.model, codec.decode, codec.encode)
                 except InferenceError as error:
@@ -74,37 +61,8 @@ class TensorFlowPredictionService(GrpcProtocol):
             "Classify": infer("Classification"),
             "Regress": infer("Regression"),
             MULTI_INFERENCE: infer(MULTI_INFERENCE),
-            "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), _status_of),
+            "GetModelMetadata": unary_handler(self.name, partial(_model_metadata, engine), _status_of),
         }
-
-    def _codec(self, engine: Engine, operation: str, message: Any) -> PredictCodec | ExamplesCodec:
-        create = partial(ExamplesCodec, engine=engine, loading_error=self._loading_error, operation=operation)
-        if operation == "Predict":
-            target = target_of(message)
-            return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
-        if operation == MULTI_INFERENCE:
-            tasks = read_tasks(message.tasks)
-            return create(target=target_of(message.tasks[0]), examples=message.input, tasks=tasks)
-        tasks = [(message.model_spec.signature_name, _METHODS[operation])]
-        return create(target=target_of(message), examples=message.input, tasks=tasks)
-
-    async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
-        request = _parse("GetModelMetadataRequest", data, engine)
-        target = target_of(request)
-        if not request.metadata_field:
-            raise invalid(f"Expected {_SIGNATURE_DEF!r}, got none", "metadata_field")
-        for field in request.metadata_field:
-            if field != _SIGNATURE_DEF:
-                raise invalid(f"Expected {_SIGNATURE_DEF!r}, got {quote_value(field)}", "metadata_field")
-        registration = find_ready_version(engine.registry, target, self._loading_error)
-        definitions = message_class(f"{_PACKAGE}.SignatureDefMap")()
-        ParseDict({_SIGNATURE_DEF: signature_definitions(registration.ready_servable())}, definitions)
-        source = registration.source
-        response = message_class(f"{_PACKAGE}.GetModelMetadataResponse")(
-            model_spec=model_spec(source.name, source.version)
-        )
-        response.metadata[_SIGNATURE_DEF].Pack(definitions)
-        return response.SerializeToString()
 
 
 class TensorFlowModelService(GrpcProtocol):
@@ -134,6 +92,35 @@ class TensorFlowModelService(GrpcProtocol):
             "GetModelStatus": unary_handler(self.name, get_model_status),
             "HandleReloadConfigRequest": unary_handler(self.name, reject_reload),
         }
+
+
+def _codec(engine: Engine, operation: str, message: Any) -> PredictMessageCodec | ExamplesCodec:
+    create = partial(ExamplesCodec, engine=engine, operation=operation)
+    if operation == "Predict":
+        target = target_of(message)
+        return PredictMessageCodec(engine=engine, target=target, message=message)
+    if operation == MULTI_INFERENCE:
+        tasks = read_tasks(message.tasks)
+        return create(target=target_of(message.tasks[0]), examples=message.input, tasks=tasks)
+    tasks = [(message.model_spec.signature_name, _METHODS[operation])]
+    return create(target=target_of(message), examples=message.input, tasks=tasks)
+
+
+async def _model_metadata(engine: Engine, data: bytes, _: RequestContext) -> bytes:
+    request = _parse("GetModelMetadataRequest", data, engine)
+    target = target_of(request)
+    if not request.metadata_field:
+        raise invalid(f"Expected {_SIGNATURE_DEF!r}, got none", "metadata_field")
+    for field in request.metadata_field:
+        if field != _SIGNATURE_DEF:
+            raise invalid(f"Expected {_SIGNATURE_DEF!r}, got {quote_value(field)}", "metadata_field")
+    registration = find_ready_version(engine.registry, target)
+    definitions = message_class(f"{_PACKAGE}.SignatureDefMap")()
+    ParseDict({_SIGNATURE_DEF: signature_definitions(registration.ready_servable())}, definitions)
+    source = registration.source
+    response = message_class(f"{_PACKAGE}.GetModelMetadataResponse")(model_spec=model_spec(source.name, source.version))
+    response.metadata[_SIGNATURE_DEF].Pack(definitions)
+    return response.SerializeToString()
 
 
 def _status_of(error: InferenceError) -> grpc.StatusCode:
