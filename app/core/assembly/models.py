@@ -13,6 +13,7 @@ from app.core.assembly.discovery import discover, model_at, models_in, name_only
 from app.core.assembly.manifest import checked_manifest
 from app.core.engine.models.memory import LoadMeter
 from app.core.engine.models.servable import Servable
+from app.core.engine.scheduling.batching import BatchingRunner
 from app.core.hooks import Runtime
 from app.core.plugins import registry
 from app.core.runtimes.folder import check_folder
@@ -96,14 +97,20 @@ def load(source: ModelSource) -> Servable:
     """Load the model at `source`. Raise ModelError when the model cannot be served."""
     servable = through_loaders(source, "load", _load)
     batching = source.settings.batching
-    return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
+    if batching.max_size > 1:
+        servable.runner = BatchingRunner(servable.runner, batching.max_size, batching.max_delay_ms / 1000)
+    return servable
 
 
 def through_loaders(source: ModelSource, method: str, function: Any, *, remote: bool = False) -> Any:
-    """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it."""
+    """Call `function` inside a method of each loader that accepts the model; `remote` if another process loads it.
+
+    What loads the model elsewhere comes first: the steps that other loaders add to a servable belong to this process.
+    """
     found = [loader for loader in registry().loaders if source.fault is None and not (remote and loader.elsewhere)]
-    for step in [getattr(loader, method) for loader in found if loader.accepts(source)]:
-        function = partial(_inside, step, function)
+    accepting = [loader for loader in found if loader.accepts(source)]
+    for loader in sorted(accepting, key=lambda loader: not loader.elsewhere):
+        function = partial(_inside, getattr(loader, method), function)
     return function(source)
 
 

@@ -1,4 +1,4 @@
-"""A calibration: how the scores of one model become probabilities, its file, and the models that answer them."""
+"""A calibration: how the scores of one model become probabilities, its file, and the step that applies it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, checked_manifest
-from app.core.engine.models.servable import HealthReporting, Servable
+from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import check_folder, is_single_file, iterate_files
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.plugins.calibration.fitting import MIN_PROBABILITY, Floats, log_odds, sigmoid, softmax
 from app.plugins.calibration.settings import CalibrationSettings
 from metadata.model import ModelMetadata
-from tasks.task import Model, TaskType
+from tasks.task import TaskType
 
 FILE_NAME = "calibration.json"
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -156,40 +156,26 @@ def write_calibration(source: ModelSource, calibration: Calibration) -> Path:
     return path
 
 
-class CalibratedModel:
-    """A model whose scores are probabilities. All other attributes are those of the model itself.
+class CalibrationStep:
+    """Makes probabilities of the scores of a model, which gets a threshold that keeps all that a request may select."""
 
-    The model gets a score threshold at which it returns all that the request's threshold may keep.
-    """
-
-    def __init__(self, model: Model[Any, Any], calibration: Calibration) -> None:
-        self._model = model
+    def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
 
-    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        predictions = self._model([self._with_raw_threshold(item) for item in inputs])
-        return [self._calibrated(prediction) for prediction in predictions]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    @property
-    def unavailable_reason(self) -> str:
-        """Return why the model cannot answer now, empty if it can."""
-        return self._model.unavailable_reason if isinstance(self._model, HealthReporting) else ""
-
-    def _with_raw_threshold(self, item: Any) -> Any:
+    def candidates(self, item: Any, /) -> Any:
+        """Return an item with the threshold of raw scores for the threshold of the request."""
         threshold = self._calibration.raw_threshold(item.parameters.score_threshold)
         parameters = msgspec.structs.replace(item.parameters, score_threshold=threshold)
         return msgspec.structs.replace(item, parameters=parameters)
 
-    def _calibrated(self, prediction: Any) -> Any:
+    def scores(self, prediction: Any, /) -> Any:
+        """Return a prediction with probabilities as its scores."""
         probabilities = self._calibration.probabilities(prediction.labels, prediction.scores)
         return msgspec.structs.replace(prediction, scores=probabilities.astype(prediction.scores.dtype))
 
 
 class CalibratingLoader:
-    """Wraps models with calibrated scores."""
+    """Adds its step to models with calibrated scores."""
 
     elsewhere = False
 
@@ -206,13 +192,11 @@ class CalibratingLoader:
 
         Raise ModelError when either cannot be used, or the task has no scores.
         """
-        calibration, loaded = read_calibration(source), load(source)
-        task_type = TaskType(loaded.description.task_type)
+        calibration, servable = read_calibration(source), load(source)
+        task_type = TaskType(servable.description.task_type)
         if task_type.takes != "image" or task_type.returns not in ("classes", "objects"):
             raise ModelError(f'{source.folder / SETTINGS_FILE}: "scores": {task_type} has no scores to calibrate')
-        model = CalibratedModel(loaded.model, calibration)
-        servable = Servable(loaded.task, model, loaded.description, loaded.defaults, loaded.downscale)
-        servable.loaded_bytes = loaded.loaded_bytes
+        servable.score_step = CalibrationStep(calibration)
         return servable
 
 

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.core.engine.models.servable import Servable, call_model
+from app.core.engine.models.servable import Servable
+from app.core.engine.models.steps import Runner
 from app.plugins.explanations.explainer import check_explained
 from app.plugins.explanations.pixels import (
     DEFAULT_SAMPLES,
@@ -18,11 +19,11 @@ from app.plugins.explanations.pixels import (
     sample_count,
 )
 from app.plugins.explanations.rows import RowExplanationParameters, RowTarget, explain_rows, order_cost
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceResult
-from tasks.task import ExplainableTask, InputGroup, Model, SelfExplainingModel
+from tasks.task import ExplainableTask, InputGroup, SelfExplainingModel
 
 _SHARE_OF_SAMPLES = 0.9
 _PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParameters}
@@ -100,7 +101,7 @@ def explanation_targets(
     task = cast("ExplainableTask[Any]", servable.task)
     result, groups, predictions = _answer(servable, request, limits, servable.model)
     raw_predictions = iter(predictions)
-    target = partial(ExplanationTarget, task=task, model=partial(call_model, servable.model))
+    target = partial(ExplanationTarget, task=task, model=partial(servable.call, servable.model))
     try:
         return result, [
             [
@@ -114,12 +115,20 @@ def explanation_targets(
 
 
 def _answer(
-    servable: Servable, request: InferenceRequest, limits: Limits, model: Model[Any, Any]
+    servable: Servable, request: InferenceRequest, limits: Limits, runner: Runner
 ) -> tuple[InferenceResult, Sequence[InputGroup[Any]], Sequence[Any]]:
-    """Return the result, the decoded inputs and the raw predictions."""
+    """Return the result, the decoded inputs, and the predictions before the task selects."""
     started = time.perf_counter_ns()
     groups = servable.task.decode(request, servable.defaults, limits)
-    result, predictions = servable.run(groups, model, time.perf_counter_ns() - started)
+    decode_ns = time.perf_counter_ns() - started
+    if (step := servable.split_step) is not None:
+        # Without parts, `split` returns nothing.
+        for group, parts in zip(groups, servable.split(groups), strict=False):
+            if any(parts):
+                advice = "send 0, and explain the answer without them"
+                message = f"Explanations are for the whole image, not for {step.output}: {advice}"
+                raise invalid(message, f"inputs[{group.index}].parameters.{step.parameter}")
+    result, predictions = servable.run(groups, runner, decode_ns)
     return result, groups, predictions
 
 
@@ -148,7 +157,7 @@ def _explain_rows(
     """Explain each row of a request to a TENSOR model."""
     result, groups, predictions = _answer(servable, request, limits, servable.model)
     calls = _ModelCalls()
-    model = partial(calls.run, partial(call_model, servable.model))
+    model = partial(calls.run, partial(servable.call, servable.model))
     labels = servable.description.labels
     target = RowTarget(model=model, item=groups[0].items[0], prediction=predictions[0], labels=labels)
     orders = _order_count(order_cost(target), target.row_count, parameters.samples, limits.max_explanation_samples)

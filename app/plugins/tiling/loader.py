@@ -1,4 +1,4 @@
-"""Wrap loaded models, so that they answer large images in tiles."""
+"""Give loaded models the step that cuts large images into tiles."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,14 @@ import msgspec
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
 from app.plugins.tiling.declared import PIXEL_LAYOUTS, chunk_size, input_size, parameters_of, tiling_of
-from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.parameters import TileParameters
+from app.plugins.tiling.step import TilingStep
 from metadata.model import Fact, ModelMetadata, Origin
+from tasks.inference.parameters import InputParameters
 
 
 class TilingLoader:
-    """Wraps every model, because any request may ask for tiles."""
+    """Adds its step to every model whose inputs have parameters, because any request may ask for tiles."""
 
     elsewhere = False
 
@@ -30,7 +32,13 @@ class TilingLoader:
         if origin is Origin.MODEL_FILE:
             servable.defaults = {**parameters_of(source, description), **servable.defaults}
         size, chunk = input_size(source, description), chunk_size(source, description)
-        return TiledServable(servable, settings, size, chunk, PIXEL_LAYOUTS.get(description.layout))
+        if issubclass(servable.task.parameters_type, InputParameters):
+            floor = PIXEL_LAYOUTS.get(description.layout)
+            servable.split_step = TilingStep(servable.task.task_type, settings, size, chunk, floor)
+        if servable.task.task_type.geometry is None:
+            # Commands and the page offer no parameters without effect.
+            servable.parameters_type = _without_tiles(servable.parameters_type)
+        return servable
 
 
 LOADERS = (TilingLoader(),)
@@ -47,3 +55,11 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
     how = ", merged by pixels" if description.layout in PIXEL_LAYOUTS else by_objects
     fact = Fact("tiles", f"{width}x{height} pixels, overlap {settings.overlap:g}{how}", origin)
     return msgspec.structs.replace(description, facts=(*description.facts, fact))
+
+
+def _without_tiles(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return a type with the fields of `kind`, except those of tiles."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in TileParameters.__struct_fields__]
+    return msgspec.defstruct(
+        kind.__name__, [(field.name, field.type, field.default) for field in fields], frozen=True, kw_only=True
+    )

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
-from app.plugins.tiling.servable import TILES
+from app.plugins.tiling.step import TILES
 
 
 class TileMetrics:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.plugins.tiling.parameters import TilingSettings
-from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.step import TilingStep
 from tasks.image_classification import ImageClassification
 from tasks.image_segmentation import ImageSegmentation, Segments
 from tasks.inference.limits import Limits
@@ -92,12 +92,12 @@ def plain(kind: str, model: Find | None = None) -> Servable:
     return Servable(task, model or own_model, stand_in_metadata(task.task_type), {})
 
 
-def tiled(
-    kind: str, model: Find | None = None, chunk: int = 1, *, pixels: float | None = None, **own: Any
-) -> TiledServable:
+def tiled(kind: str, model: Find | None = None, chunk: int = 1, *, pixels: float | None = None, **own: Any) -> Servable:
     """Return a servable that cuts images into tiles if a request asks for it, or by its `own` settings."""
     settings = msgspec.convert({"size": False, **own}, TilingSettings)
-    return TiledServable(plain(kind, model), settings, (SIDE, SIDE), chunk, pixels)
+    servable = plain(kind, model)
+    servable.split_step = TilingStep(servable.task.task_type, settings, (SIDE, SIDE), chunk, pixels)
+    return servable
 
 
 def request(*images: NDArray[np.uint8], **parameters: object) -> InferenceRequest:

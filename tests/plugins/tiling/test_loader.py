@@ -17,7 +17,7 @@ from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explain_request
 from app.plugins.jatic.maite.models import as_maite
-from app.plugins.tiling.servable import TiledServable
+from app.plugins.tiling.step import TilingStep
 from tasks.inference.limits import Limits
 from tests.plugins.tiling.spots import answer, canvas, plain, request
 from tests.support.command_line import output_of
@@ -111,7 +111,7 @@ def test_model_that_another_process_loads_is_tiled_here_and_isolated_there(tmp_p
         return plain("box")
 
     servable = through_loaders(source(tmp_path, isolate=True), "load", load_remote, remote=True)
-    assert isinstance(servable, TiledServable)
+    assert isinstance(servable.split_step, TilingStep)
     assert tiles(servable, tile=192) == 12
 
 

@@ -1,16 +1,16 @@
-"""Servables: a model together with its task, ready to answer requests."""
+"""Servables: a model together with its task and steps, ready to answer requests."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from copy import copy
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from app.core.engine.cancellation import raise_if_cancelled
 from app.core.engine.error_text import error_text, is_ctrl_c
-from app.core.engine.scheduling.batching import BatchingModel
+from app.core.engine.models.steps import Runner, ScoreStep, SplitStep
 from app.core.engine.streams.text_stream import TextStream
 from app.core.settings.model import ModelError
 from metadata.model import ModelMetadata
@@ -51,6 +51,9 @@ class Servable:
         downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
 
     Attributes:
+        runner: runs the model for `predict`. Batching replaces it; streams and explanations do not use it.
+        split_step: splits large items, and merges the predictions for their parts; set by a loader of models.
+        score_step: changes the scores of predictions; set by a loader of models.
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
@@ -78,11 +81,11 @@ class Servable:
         self.downscale = downscale
         self._streaming: StreamingTask[Any, Any] | None = task if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
-        self._batched: Model[Any, Any] = (
-            _StoppingModel(self._streaming, model)
-            if self._streaming is not None and isinstance(model, StreamingModel)
-            else model
-        )
+        self.runner: Runner = model
+        if self._streaming is not None and isinstance(model, StreamingModel):
+            self.runner = partial(_run_until_stopped, self._streaming, model)
+        self.split_step: SplitStep | None = None
+        self.score_step: ScoreStep | None = None
         self.description = description
         self.inputs = task.inputs
         self.parameters_type = extended(task.parameters_type)
@@ -98,16 +101,10 @@ class Servable:
         """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
         return getattr(self.model, "resident_bytes", self.loaded_bytes)
 
-    def batched(self, max_size: int, max_delay: float) -> Self:
-        """Return a copy with dynamic batching as `BatchingModel`, which streams and explanations do not use."""
-        servable = copy(self)
-        servable._batched = BatchingModel(self._batched, max_size, max_delay)
-        return servable
-
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
         """Answer every input of `request`. Raise InferenceError for an invalid request, or a model that failed."""
         groups, decode_ns = self._decode(request, limits)
-        return self.answer(groups, self._batched, decode_ns)
+        return self.run(groups, self.runner, decode_ns)[0]
 
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
@@ -117,7 +114,7 @@ class Servable:
         groups, decode_ns = self._decode(request, limits)
         for group in groups:
             for index, item in enumerate(group.items):
-                yield self.answer([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)
+                yield self.run([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)[0]
                 decode_ns = 0
 
     def stream(self, request: InferenceRequest, limits: Limits) -> TextStream:
@@ -150,37 +147,75 @@ class Servable:
 
     def _decode(self, request: InferenceRequest, limits: Limits) -> tuple[Sequence[InputGroup[Any]], int]:
         """Decode a request; return its inputs, and the nanoseconds that decoding took."""
-        if self.downscale is not None:
+        if self.downscale is not None and not self._may_split(request):
             limits = msgspec.structs.replace(limits, downscale=self.downscale)
         started = time.perf_counter_ns()
         return self.task.decode(request, self.defaults, limits), time.perf_counter_ns() - started
 
-    def answer(self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], *numbers: int) -> InferenceResult:
-        """Answer decoded inputs with the arguments of `run`, which explanations call instead. Plugins override it."""
-        return self.run(groups, model, *numbers)[0]
+    def _may_split(self, request: InferenceRequest) -> bool:
+        """Return whether images must keep their full size, because they may be split."""
+        step = self.split_step
+        return step is not None and (
+            step.default
+            or step.parameter in self.defaults
+            or any(step.parameter in request.parameters_of(index) for index in range(len(request.inputs)))
+        )
+
+    def split(self, groups: Sequence[InputGroup[Any]]) -> Sequence[Sequence[Sequence[Any]]]:
+        """Return the parts of each item of each input, as `SplitStep.split`; nothing if no input asks for parts."""
+        step = self.split_step
+        if step is None:
+            return ()
+        asked = [
+            getattr(getattr(item, "parameters", None), step.parameter, None) for group in groups for item in group.items
+        ]
+        return step.split(groups) if step.default or any(asked) else ()
+
+    def call(self, runner: Runner, items: Sequence[Any], parts: Sequence[Sequence[Any]] = ()) -> Sequence[Any]:
+        """Return a prediction with its final scores for each of `items`, before the task selects.
+
+        `parts` are those of each item, if items are split. Raise InferenceError as `call_model`.
+        """
+        split_step, score_step = self.split_step, self.score_step
+        if score_step is not None:
+            items = [score_step.candidates(item) for item in items]
+        if split_step is None or not any(parts):
+            predictions = call_model(runner, items)
+        else:
+            run = partial(call_model, runner)
+            whole = [item for item, own in zip(items, parts, strict=True) if not own]
+            answered = iter(run(whole) if whole else ())
+            predictions = [
+                split_step.merge(run, item, own) if own else next(answered)
+                for item, own in zip(items, parts, strict=True)
+            ]
+        return predictions if score_step is None else [score_step.scores(prediction) for prediction in predictions]
 
     def run(
-        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+        self, groups: Sequence[InputGroup[Any]], runner: Runner, decode_ns: int, first_index: int = 0
     ) -> tuple[InferenceResult, Sequence[Any]]:
-        """Run `model` on decoded inputs. Return the result and the raw predictions.
+        """Run the model and its steps on decoded inputs. Return the result, and the predictions of `call`.
 
-        Decoding took `decode_ns` nanoseconds. `first_index` is that of the first sample of each group in its input.
-        Raise InferenceError as `call_model`.
+        Decoding took `decode_ns` nanoseconds. `first_index` is the index of the first sample of each group in its
+        input. Raise InferenceError as `call_model` and `SplitStep.split`.
         """
         items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
         started = time.perf_counter_ns()
-        predictions = call_model(model, items)
+        parts = self.split(groups)
+        predictions = self.call(runner, items, [own for of_group in parts for own in of_group])
         model_ended = time.perf_counter_ns()
         remaining = iter(predictions)
         outputs: list[InferenceOutput] = []
         samples: list[SampleResult] = []
-        for group in groups:
+        for position, group in enumerate(groups):
             filtered: list[Prediction] = []
             for index, item in enumerate(group.items, first_index):
                 prediction = self.task.postprocess(item, next(remaining))
                 filtered.append(prediction)
                 samples.append(SampleResult(input=group.index, index=index, item=item, prediction=prediction))
             parameters = output_parameters(group.parameters) if group.parameters else group.parameters
+            if self.split_step is not None and parts and (count := sum(map(len, parts[position]))):
+                parameters = {**parameters, self.split_step.output: count}
             outputs.append(
                 InferenceOutput(name=group.name, index=group.index, predictions=filtered, parameters=parameters)
             )
@@ -195,23 +230,17 @@ class Servable:
         return result, predictions
 
 
-class _StoppingModel:
-    """A model that streams, and generates no more of complete answers than their stop sequences need."""
-
-    def __init__(self, task: StreamingTask[Any, Any], model: Model[Any, Any]) -> None:
-        self._task = task
-        self._model = model
-
-    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        if not any(item.parameters.stop for item in inputs):
-            return self._model(inputs)
-        collector = ChunkCollector()
-        with closing(self._task.generate(inputs, self._model)) as chunks:
-            for chunk in chunks:
-                raise_if_cancelled()
-                collector.add(chunk)
-        answers = collector.answers
-        return [self._task.gather(item, answers[index]) for index, item in enumerate(inputs)]
+def _run_until_stopped(task: StreamingTask[Any, Any], model: Model[Any, Any], items: Sequence[Any], /) -> Sequence[Any]:
+    """Run a model that streams, and generate no more of complete answers than their stop sequences need."""
+    if not any(item.parameters.stop for item in items):
+        return model(items)
+    collector = ChunkCollector()
+    with closing(task.generate(items, model)) as chunks:
+        for chunk in chunks:
+            raise_if_cancelled()
+            collector.add(chunk)
+    answers = collector.answers
+    return [task.gather(item, answers[index]) for index, item in enumerate(items)]
 
 
 def explains_itself(model: object) -> bool:
@@ -219,15 +248,15 @@ def explains_itself(model: object) -> bool:
     return callable(getattr(model, "explain", None))
 
 
-def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
-    """Return the result of `model` for each of `items`.
+def call_model(runner: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
+    """Return the result of `runner` for each of `items`.
 
     Raise MODEL_FAILED if the model fails, or answers another number of inputs; CANCELLED or DEADLINE_EXCEEDED if the
     request has ended.
     """
     raise_if_cancelled()
     try:
-        results = model(items)
+        results = runner(items)
     except InferenceError:
         raise
     except BaseException as error:

@@ -19,8 +19,8 @@ _MAX_WAITING_BATCHES = 2
 """Number of full batches that may wait while their workers take other jobs."""
 
 
-class BatchingModel(Generic[InputT, PredictionT]):
-    """Call a model with the inputs of several requests at once. Workers call it like the model itself.
+class BatchingRunner(Generic[InputT, PredictionT]):
+    """Run a model on the inputs of several requests at once.
 
     The first request leads: it waits up to `max_delay` for others, and calls the model for all of them. While a request
     waits, its worker takes another job. Cancelled requests are left out. If a batch fails, each of its requests calls

@@ -183,7 +183,7 @@ def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
 
     def load(source: ModelSource) -> Servable:
         servable = load_fake_model(source)
-        return Servable(servable.task, model, servable.description, {}).batched(4, 0.001)
+        return Servable(servable.task, model, servable.description, {})
 
     sources = [ModelSource(name="detector", version=version, folder=Path("/srv/models/detector")) for version in "12"]
     registry = registry_of(*sources, loaded=["1"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
-from app.core.engine.scheduling.batching import BatchingModel
+from app.core.engine.scheduling.batching import BatchingRunner
 from app.core.engine.scheduling.thread_pool import ThreadPool
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text_generation import Generation
@@ -62,13 +62,13 @@ def busy_workers(count: int = 2) -> Generator[ThreadPool]:
         workers.close()
 
 
-def submit(workers: ThreadPool, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
+def submit(workers: ThreadPool, model: BatchingRunner[str, Generation], *texts: str) -> "Future[list[str]]":
     return submit_for(workers, "m", lambda: [generation.text for generation in model(texts)])
 
 
 def test_concurrent_requests_are_one_call() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 4, LONG_DELAY)
+    model = BatchingRunner(echo, 4, LONG_DELAY)
     with busy_workers() as workers:
         jobs = [submit(workers, model, *texts) for texts in (["a"], ["b", "c"], ["d"])]
         assert [job.result(TIMEOUT) for job in jobs] == [["a"], ["b", "c"], ["d"]]
@@ -78,21 +78,21 @@ def test_concurrent_requests_are_one_call() -> None:
 
 def test_single_request_does_not_wait_for_a_batch() -> None:
     echo, workers = Echo(), ThreadPool(2, "w")
-    assert submit(workers, BatchingModel(echo, 4, LONG_DELAY), "a").result(TIMEOUT / 3) == ["a"]
-    assert [generation.text for generation in BatchingModel(echo, 4, LONG_DELAY)(["b"])] == ["b"]
+    assert submit(workers, BatchingRunner(echo, 4, LONG_DELAY), "a").result(TIMEOUT / 3) == ["a"]
+    assert [generation.text for generation in BatchingRunner(echo, 4, LONG_DELAY)(["b"])] == ["b"]
     workers.close()
 
 
 def test_incomplete_batch_runs_after_the_delay() -> None:
     echo = Echo()
     with busy_workers() as workers:
-        assert submit(workers, BatchingModel(echo, 4, 0.01), "a").result(TIMEOUT) == ["a"]
+        assert submit(workers, BatchingRunner(echo, 4, 0.01), "a").result(TIMEOUT) == ["a"]
     assert echo.batches == [["a"]]
 
 
 def test_next_batch_forms_while_one_runs() -> None:
     blocked = BlockedEcho()
-    model = BatchingModel(blocked, 2, LONG_DELAY)
+    model = BatchingRunner(blocked, 2, LONG_DELAY)
     with busy_workers() as workers:
         first = [submit(workers, model, text) for text in "ab"]
         assert blocked.started.acquire(timeout=TIMEOUT)
@@ -104,7 +104,7 @@ def test_next_batch_forms_while_one_runs() -> None:
 
 def test_failed_batch_fails_only_the_request_that_caused_it() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 4, LONG_DELAY)
+    model = BatchingRunner(echo, 4, LONG_DELAY)
     with busy_workers() as workers:
         jobs = {text: submit(workers, model, text) for text in ("a", "bad", "b", "c")}
         for text in "abc":
@@ -116,7 +116,7 @@ def test_failed_batch_fails_only_the_request_that_caused_it() -> None:
 
 def test_batch_with_a_missing_result_is_retried_request_by_request() -> None:
     echo = Echo()
-    model = BatchingModel(echo, 2, LONG_DELAY)
+    model = BatchingRunner(echo, 2, LONG_DELAY)
     with busy_workers() as workers:
         complete, lost = submit(workers, model, "a"), submit(workers, model, "lost")
         assert complete.result(TIMEOUT) == ["a"]
@@ -125,7 +125,7 @@ def test_batch_with_a_missing_result_is_retried_request_by_request() -> None:
 
 def test_cancelled_request_is_left_out_of_the_batch() -> None:
     blocked = BlockedEcho()
-    model = BatchingModel(blocked, 2, 0.05)
+    model = BatchingRunner(blocked, 2, 0.05)
     token = CancellationToken()
 
     def run_cancelled() -> list[str]:
@@ -148,7 +148,7 @@ def test_cancelled_request_is_left_out_of_the_batch() -> None:
 
 def test_number_of_requests_that_wait_for_a_batch_is_bounded() -> None:
     blocked = BlockedEcho()
-    model = BatchingModel(blocked, 1, 0.0)
+    model = BatchingRunner(blocked, 1, 0.0)
     started = threading.Semaphore(0)
 
     def job_for(text: str) -> Callable[[], list[str]]:
@@ -178,7 +178,7 @@ def test_every_request_gets_its_own_results_in_order(
     requests: list[list[str]], max_size: int, max_delay: float
 ) -> None:
     echo, workers = Echo(), ThreadPool(3, "w")
-    model = BatchingModel(echo, max_size, max_delay)
+    model = BatchingRunner(echo, max_size, max_delay)
     jobs = [submit(workers, model, *texts) for texts in requests]
     for texts, job in zip(requests, jobs, strict=True):
         if "bad" in texts:
@@ -199,7 +199,7 @@ def test_batch_of_a_misbehaving_model_leaves_no_request_waiting() -> None:
                 return iter(())  # pyright: ignore[reportReturnType]
             return super().__call__(inputs)
 
-    model = BatchingModel(Odd(), 2, LONG_DELAY)
+    model = BatchingRunner(Odd(), 2, LONG_DELAY)
     with busy_workers() as workers:
         for _ in range(2):
             jobs = [submit(workers, model, text) for text in "ab"]

@@ -14,6 +14,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.engine.scheduling.batching import BatchingRunner
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import StringElement
@@ -72,7 +73,9 @@ def echo_engine(seed: int, observer: EventRecorder) -> Generator[Engine]:
         model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
         description = stand_in_metadata(TaskType.TEXT_GENERATION)
         servable = Servable(TextGeneration(), model, description, {})
-        return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
+        if source.name in ("gathered", "elsewhere"):
+            servable.runner = BatchingRunner(servable.runner, 4, 0.001)
+        return servable
 
     sources = fake_sources(**dict.fromkeys(NAMES, TaskType.TEXT_GENERATION))
     bounds = QueueLimits(max_waiting=WAITING, max_waiting_each=WAITING)

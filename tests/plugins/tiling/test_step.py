@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.engine.cancellation import CancellationToken, cancellation_scope
+from app.core.engine.scheduling.batching import BatchingRunner
 from app.plugins.tiling.merging import MAX_MERGED
 from app.plugins.tiling.pixel_merging import PixelMerger
 from app.plugins.tiling.tiles import tiles_of
@@ -256,7 +257,8 @@ def test_tiles_after_a_cancellation_are_not_processed() -> None:
 
 def test_tiles_of_several_requests_fill_the_batches_of_the_model() -> None:
     sizes: list[int] = []
-    servable = tiled("box", counting(sizes), chunk=8).batched(8, 0.0)
+    servable = tiled("box", counting(sizes), chunk=8)
+    servable.runner = BatchingRunner(servable.runner, 8, 0.0)
     assert boxes(answer(servable, scene(), tile=SIDE)) == sorted(SPOTS)
     assert sizes == [8, 8]
 
