@@ -34,7 +34,7 @@ class TilingLoader:
         size, chunk = input_size(source, description), chunk_size(source, description)
         if issubclass(servable.task.parameters_type, InputParameters):
             floor = PIXEL_LAYOUTS.get(description.layout)
-            servable.split_step = TilingStep(servable.task.task_type, settings, size, chunk, floor)
+            servable.split_step = TilingStep(source.name, servable.task.task_type, settings, size, chunk, floor)
         if servable.task.task_type.geometry is None:
             # Commands and the page offer no parameters without effect.
             servable.parameters_type = _without_tiles(servable.parameters_type)

@@ -7,6 +7,7 @@ import msgspec
 
 from app.core.engine.models.steps import Runner
 from app.plugins.tiling.merging import TileMerger
+from app.plugins.tiling.metrics import TILES
 from app.plugins.tiling.parameters import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from app.plugins.tiling.pixel_merging import PixelMerger
 from app.plugins.tiling.tiles import Tile, count_tiles, smallest_tile, tiles_of
@@ -14,9 +15,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.response import Prediction
 from tasks.task import InputGroup, TaskType
 from tasks.vision.image import Image, ScoredTile
-
-TILES = "tiles"
-"""The output parameter with the number of tiles of an input, without the calls for whole images."""
 
 
 class TilingStep:
@@ -27,16 +25,19 @@ class TilingStep:
     """
 
     parameter = "tile"
-    output = TILES
+    output = "tiles"
+    """The number of tiles of an input, without the calls for whole images."""
 
     def __init__(
         self,
+        model_name: str,
         task_type: TaskType,
         settings: TilingSettings,
         input_size: tuple[int, int],
         chunk: int = 1,
         pixel_floor: float | None = None,
     ) -> None:
+        self._tiles = TILES.labels(model_name)
         self._task_type = task_type
         self._settings, self._input_size, self._chunk, self._pixel_floor = settings, input_size, chunk, pixel_floor
         self.default = bool(settings.size)
@@ -95,6 +96,7 @@ class TilingStep:
     def merge(self, run: Runner, item: Any, tiles: Sequence[Tile], /) -> Prediction:
         """Run the model on the tiles of an image in chunks, and merge its predictions."""
         image: Image = item.image
+        self._tiles.inc(len(tiles))
         if self._pixel_floor is not None:
             merger, kind = PixelMerger(image, list(tiles), self._pixel_floor), ScoredTile
             # A class may be rarer in one tile than in the image.

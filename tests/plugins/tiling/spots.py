@@ -96,7 +96,7 @@ def tiled(kind: str, model: Find | None = None, chunk: int = 1, *, pixels: float
     """Return a servable that cuts images into tiles if a request asks for it, or by its `own` settings."""
     settings = msgspec.convert({"size": False, **own}, TilingSettings)
     servable = plain(kind, model)
-    servable.split_step = TilingStep(servable.task.task_type, settings, (SIDE, SIDE), chunk, pixels)
+    servable.split_step = TilingStep("detector", servable.task.task_type, settings, (SIDE, SIDE), chunk, pixels)
     return servable
 
 
