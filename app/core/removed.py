@@ -30,6 +30,7 @@ REMOVED = {
         ),
         "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
     ),
+    "setting compile": "leave it out: models of transformers are not compiled; `charioteer export` makes ONNX of many",
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
     "serve --loading-status": "wait for /ready; a model that loads gets 404, as from TensorFlow Serving",
     "serve --page-admin": "give --api-keys: the page loads and unloads models for keys with `admin`",

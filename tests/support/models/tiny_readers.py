@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.models.tiny_language import vision_config
-from tests.support.models.tiny_models import TINY, bert_tokenizer, byte_tokenizer, label_config, random_model, save, t
+from tests.support.models.tiny_models import byte_tokenizer, random_model, save, t
 
 LOCATIONS = tuple(f"<loc_{number}>" for number in range(20))
 FIELDS = ("<s_docvqa>", "<s_question>", "</s_question>", "<s_answer>", "</s_answer>")
@@ -73,15 +73,6 @@ def donut(folder: Path, fields: Sequence[str] = FIELDS) -> Path:
 def donut_receipts(folder: Path) -> Path:
     """One that was not trained on questions."""
     return donut(folder, ("<s_receipt>", "<s_total>", "</s_total>"))
-
-
-def vilt(folder: Path) -> Path:
-    tokenizer = bert_tokenizer()
-    config = t.ViltConfig(vocab_size=len(tokenizer), image_size=32, patch_size=8, max_position_embeddings=40,
-                          initializer_range=0.5, **TINY, **label_config())  # fmt: skip
-    image_processor = t.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
-    model = random_model(lambda: t.ViltForQuestionAnswering(config), 30)
-    return save(folder, model, t.ViltProcessor(image_processor, tokenizer))
 
 
 def _decoder_only(vocabulary_size: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -34,9 +35,8 @@ class Sampler:
     def pick(self, logits: NDArray[np.float32], /) -> int:
         """Return the id of the next token.
 
-        Raise MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the request has ended.
+        Raise MODEL_FAILED if the highest score is not finite.
         """
-        raise_if_cancelled()
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise model_failed(f"The model failed: the score of a token is {logits[best]}")
@@ -82,7 +82,7 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
 
 
 class AnswerTokens:
-    """The tokens of one answer without end tokens. It can be iterated once.
+    """The tokens of one answer without end tokens. It can be iterated once, and ends with the request.
 
     Attributes:
         count: number of tokens so far, end tokens included.
@@ -97,6 +97,7 @@ class AnswerTokens:
 
     def __iter__(self) -> Iterator[int]:
         for token in self._tokens:
+            raise_if_cancelled()
             self.count += 1
             if token in self._end_tokens:
                 self.finish = "stop"
@@ -116,12 +117,8 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
 
     @abstractmethod
-    def _generate(self, inputs: Any, picker: Sampler, max_tokens: int) -> Iterable[int]:
-        """Return all tokens of one answer, including the end token; `inputs` are those of an `EncodedPrompt`."""
-
-    @abstractmethod
-    def _stream_tokens(self, inputs: Any, picker: Sampler, max_tokens: int) -> Generator[int]:
-        """Yield the tokens of `_generate` as they are generated."""
+    def _generate(self, inputs: Any, picker: Sampler, max_tokens: int) -> Generator[int]:
+        """Yield the tokens of one answer with its end token; `inputs` are the ones of an `EncodedPrompt`."""
 
     @abstractmethod
     def _prediction(self, item: InputT, answers: Sequence[Generation]) -> PredictionT:
@@ -143,21 +140,18 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
         for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
             for number, prompt in enumerate(prompts):
-                tokens = self._stream_tokens(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
-                try:
+                with closing(self._generate(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)) as tokens:
                     answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
                         usage = TokenUsage(prompt.token_count, answer.count)
                         yield TextChunk(item=index, prompt=number, text=text, usage=usage)
                     usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
                     yield TextChunk(item=index, prompt=number, text="", final=True, usage=usage, finish=finish)
-                finally:
-                    tokens.close()
 
     def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> Generation:
-        generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
-        answer = AnswerTokens(generated, self._end_tokens)
-        text = "".join(self._tokenizer.decode_stream(list(answer), prompt.context))
+        with closing(self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)) as tokens:
+            answer = AnswerTokens(tokens, self._end_tokens)
+            text = "".join(self._tokenizer.decode_stream(list(answer), prompt.context))
         return Generation(text, TokenUsage(prompt.token_count, answer.count), answer.finish)
 
 

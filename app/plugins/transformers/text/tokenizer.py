@@ -7,6 +7,7 @@ import msgspec
 
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.transformers.text.library import load_part
+from tasks.inference.error import ErrorKind, InferenceError
 
 if TYPE_CHECKING:
     import tokenizers
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 _MAX_IDS = 2**32
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+
+CANDIDATES_PATH = "parameters.candidate_labels"
+"""The path of the classes of a zero-shot model in a request, for errors."""
 
 
 class Tokenizer:
@@ -98,3 +102,34 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = 
     bare.no_padding()
     bare.no_truncation()
     return Tokenizer(bare, tokenizer.unk_token_id), bare
+
+
+def text_inputs(ids: Sequence[int], tokenizer: Any, types: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return the inputs of a model of torch for one text.
+
+    Args:
+        ids: token ids of the text.
+        tokenizer: transformers' tokenizer, which knows the names of the inputs.
+        types: token type id of each token, for models that have them.
+    """
+    encoded = {"input_ids": [ids]}
+    if types is not None and "token_type_ids" in tokenizer.model_input_names:
+        encoded["token_type_ids"] = [types]
+    return dict(tokenizer.pad(encoded, padding=False, return_tensors="pt"))
+
+
+def check_length(count: int, max_tokens: int | None, path: str) -> None:
+    """Reject a text with more tokens than the model allows. Raise TOO_LARGE with `path`."""
+    if max_tokens is not None and count > max_tokens:
+        raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {max_tokens} tokens, got a text of {count}", path)
+
+
+def max_text_tokens(tokenizer: Any, config: Any, reserved: int = 0) -> int | None:
+    """Return the maximum number of tokens of a text, or None if neither tokenizer nor model declares one.
+
+    The model reserves `reserved` positions before the first token.
+    """
+    positions = getattr(config, "max_position_embeddings", None)
+    available = positions - reserved if isinstance(positions, int) else None
+    limits = (tokenizer.model_max_length, available)
+    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)

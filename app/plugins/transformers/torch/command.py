@@ -12,8 +12,6 @@ from app.core.cli.terminal import console, printable, table
 from app.core.settings.server import SettingsError
 
 _OPSET = 17
-_MANY_TIES = 0.5
-"""Share of tied scores from which ties explain a difference."""
 
 
 def export(
@@ -44,18 +42,6 @@ def export(
     terminal.print(differences)
     sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
     terminal.print(f"Wrote {printable(export_result.file)}, which takes images {sizes}.")
-    score_difference = export_result.score_difference
-    if score_difference is None:
-        terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
-    else:
-        terminal.print(f"When served, their scores differ by at most {score_difference:.2e}.")
-    differs = score_difference is None or max(score_difference, export_result.max_difference) > tolerance
-    if differs and export_result.tied_share > _MANY_TIES:
-        terminal.print(
-            f"[yellow]{export_result.tied_share:.0%} of the original model's scores are equal to another one within "
-            f"{tolerance:g}, as with random weights. Rounding decides the order of equal scores, and which queries a "
-            f"detector selects: compare a trained model.[/yellow]"
-        )
     if export_result.max_difference > tolerance:
         terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")
         sys.exit(1)

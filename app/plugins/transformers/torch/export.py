@@ -47,7 +47,7 @@ class Exporter:
 
     def __init__(self, source: ModelSource) -> None:
         with needs_extra("charioteer export", "torch", ModelError):
-            self._onnx: Any = importlib.import_module("onnx")
+            importlib.import_module("onnx")  # torch's exporter needs it
         exact = TransformersSettings(device="cpu", dtype="float32")
         values = msgspec.structs.asdict(source.settings)
         settings = registry().model_settings(**{**values, "runtime": "transformers", "transformers": exact})
@@ -108,7 +108,6 @@ class Exporter:
                 )
         except Exception as error:
             raise ModelError(f"{self._spec.source.folder}: torch cannot export it: {first_line(error)}") from error
-        self._describe(file, opset)
         self._write_configuration(folder, None if any_size or not self.resizes else (height, width))
         return file
 
@@ -123,20 +122,6 @@ class Exporter:
         exported.module = network.module
         # In training mode the exporter would include dropout.
         return exported.eval()
-
-    def _describe(self, file: Path, opset: int) -> None:
-        graph = self._onnx.load(str(file))
-        properties = {
-            "producer": "charioteer export",
-            "model_type": str(self._spec.config.model_type),
-            "architecture": type(self._network.module).__name__,
-            "task_type": str(self._spec.description.task_type),
-            "labels": json.dumps(self._spec.description.labels, ensure_ascii=False),
-            "opset": str(opset),
-        }
-        for name, value in properties.items():
-            graph.metadata_props.add(key=name, value=value)
-        self._onnx.save(graph, str(file))
 
     def _write_configuration(self, folder: Path, size: tuple[int, int] | None) -> None:
         source = self._spec.source

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from app.core.settings.model import ModelError, ModelSource, read_json_file
-from app.plugins.transformers.text.configurations import check_configurations
+from app.plugins.transformers.text.library import check_configurations
 
 _CONFIG = "config.json"
 _WEIGHTS = ".safetensors"

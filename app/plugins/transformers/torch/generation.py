@@ -12,11 +12,10 @@ from typing import Any
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.conversation import ChatTemplate
 from app.plugins.transformers.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, Sampler
-from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer
+from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer, text_inputs
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.network import Network
-from app.plugins.transformers.torch.tokenizing import text_inputs
 from tasks.inference.error import InferenceError, invalid
 from tasks.text.generation import Message, MessagePart, SamplingParameters, reject_conversation
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
@@ -34,13 +33,35 @@ class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
         super().__init__(tokenizer, end_tokens(network))
         self._network = network
 
-    def _generate(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Sequence[int]:
-        tokens: list[int] = []
-        _run_generate(self._network, inputs, picker, max_tokens, tokens.append, threading.Event())
-        return tokens
+    def _generate(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
+        """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
+        tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
+        closed = threading.Event()
 
-    def _stream_tokens(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
-        return _stream(self._network, inputs, picker, max_tokens)
+        def run() -> None:
+            try:
+                _run_generate(self._network, inputs, picker, max_tokens, tokens.put, closed)
+            except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+                tokens.put(error)
+            tokens.put(None)
+
+        worker = threading.Thread(target=run, name="generate", daemon=True)
+        worker.start()
+        ended = False
+        try:
+            while True:
+                token = tokens.get()
+                if token is None:
+                    ended = True
+                    return
+                if isinstance(token, BaseException):
+                    raise token
+                yield token
+        finally:
+            closed.set()
+            while not ended:
+                ended = tokens.get() is None
+            worker.join()
 
 
 class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
@@ -66,7 +87,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
         max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
-        inputs = text_inputs([ids], self._hf_tokenizer)
+        inputs = text_inputs(ids, self._hf_tokenizer)
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
@@ -133,37 +154,6 @@ def max_answer_tokens(
     return min(parameters.max_new_tokens, positions - used)
 
 
-def _stream(network: Network, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
-    """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
-    tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
-    closed = threading.Event()
-
-    def run() -> None:
-        try:
-            _run_generate(network, inputs, picker, max_tokens, tokens.put, closed)
-        except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
-            tokens.put(error)
-        tokens.put(None)
-
-    worker = threading.Thread(target=run, name="generate", daemon=True)
-    worker.start()
-    ended = False
-    try:
-        while True:
-            token = tokens.get()
-            if token is None:
-                ended = True
-                return
-            if isinstance(token, BaseException):
-                raise token
-            yield token
-    finally:
-        closed.set()
-        while not ended:
-            ended = tokens.get() is None
-        worker.join()
-
-
 def _run_generate(
     network: Network,
     inputs: Mapping[str, Any],
@@ -186,7 +176,7 @@ def _run_generate(
         del scores
         return torch.full((input_ids.shape[0],), closed.is_set(), device=input_ids.device, dtype=torch.bool)
 
-    with network.call_lock, torch.inference_mode():
+    with torch.inference_mode():
         network.module.generate(
             **network.to_device(inputs),
             do_sample=False,

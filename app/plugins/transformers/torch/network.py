@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -29,7 +28,6 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         config: transformers' configuration.
         device: torch's name of the device.
         dtype: dtype of its weights and inputs.
-        call_lock: a lock for compiled modules, which allow one call at a time; a null context for others.
         facts: decisions taken during the load.
     """
 
@@ -37,12 +35,11 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     config: Any
     device: str
     dtype: Any
-    call_lock: AbstractContextManager[Any]
     facts: list[Fact]
 
     def __call__(self, inputs: Mapping[str, Any]) -> Any:
         """Return the module's outputs, on its device, for `inputs` on any device."""
-        with self.call_lock, framework().torch.inference_mode():
+        with framework().torch.inference_mode():
             return self.module(**self.to_device(inputs))
 
     def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,16 +52,6 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             if torch.is_tensor(value):
                 moved[name] = value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
         return moved
-
-
-def _copy_from_file(module: Any) -> Any:
-    """Copy the memory-mapped weights of `module` into main memory, one tensor at a time to limit the peak.
-
-    A mapped file that is truncated while the model serves, as by a copy over it, would end the process with SIGBUS.
-    """
-    for tensor in (*module.parameters(), *module.buffers()):
-        tensor.data = tensor.data.clone()
-    return module
 
 
 def load_network(spec: ModelSpec) -> Network:
@@ -86,21 +73,19 @@ def load_network(spec: ModelSpec) -> Network:
         raise ModelError(f"{folder}: the weights cannot be loaded: {first_line(error)}") from error
     _check_report(report, str(folder))
     try:
-        module = _copy_from_file(module.eval()) if device == "cpu" else module.eval().to(device)
+        module = module.eval().to(device)
+        if device == "cpu":
+            # A mapped file that is truncated while the model serves, as by a copy over it, would end the process with
+            # SIGBUS. One tensor at a time limits the peak of memory.
+            for tensor in (*module.parameters(), *module.buffers()):
+                tensor.data = tensor.data.clone()
     except Exception as error:
         raise ModelError(f"{folder}: the model cannot be moved to {device}: {first_line(error)}") from error
-    if settings.compile:
-        module.compile()
     facts = [
         Fact("device", device, _origin(settings.device)),
         Fact("dtype", str(module.dtype).removeprefix("torch."), _origin(settings.dtype)),
     ]
-    if settings.compile:
-        facts.append(Fact("compiled", "yes", Origin.DECLARED))
-    call_lock = threading.Lock() if settings.compile else nullcontext()
-    return Network(
-        module=module, config=module.config, device=device, dtype=module.dtype, call_lock=call_lock, facts=facts
-    )
+    return Network(module=module, config=module.config, device=device, dtype=module.dtype, facts=facts)
 
 
 def _origin(value: str) -> Origin:

@@ -11,10 +11,7 @@ class TransformersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     Attributes:
         device: the device in torch's notation, such as `cpu` or `cuda:1`; `auto` is a GPU if there is one.
         dtype: of the weights and the computation; `auto` is float32 on a CPU, and that of the files on a GPU.
-        compile: whether to compile the model with torch.compile when it is loaded; needs a C++ compiler. A compiled
-            model runs one call at a time.
     """
 
     device: Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    compile: bool = False

@@ -1,6 +1,5 @@
 """Export of transformers models to ONNX files that give the same answers."""
 
-import importlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -26,12 +25,6 @@ from tests.support.models.tiny_models import LABELS
 
 TOLERANCE = 1e-4
 
-SCORE_TOLERANCES = {"segformer": 0.1}
-"""Maximum differences of served scores that have other causes than the graph.
-
-ONNX files of segformer average scores before they are enlarged.
-"""
-
 
 @pytest.mark.parametrize(
     ("make_model", "task_type", "any_size"),
@@ -54,8 +47,6 @@ def test_exported_model_gives_the_same_answers(
     assert exported.max_difference < TOLERANCE
     assert exported.any_size is any_size
     assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
-    assert exported.score_difference is not None
-    assert exported.score_difference < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
     (original,), (source,) = discover(folder), discover(tmp_path / "onnx")
     served = load(source)
     metadata = served.description
@@ -90,7 +81,7 @@ def test_export_of_an_unsupported_model_is_rejected(tmp_path: Path) -> None:
         export_model(folder, folder, 17, TOLERANCE)
 
 
-def test_command_prints_the_differences_and_writes_metadata_and_settings(tmp_path: Path) -> None:
+def test_command_prints_the_differences_and_writes_settings(tmp_path: Path) -> None:
     """Copy labels and parameters, but not the settings about the weights, which do not apply to the export."""
     folder = tiny_vision.vit(tmp_path / "model")
     runtime_settings = {"runtime": "transformers", "uri": "model.safetensors", "transformers": {"dtype": "bfloat16"}}
@@ -101,9 +92,6 @@ def test_command_prints_the_differences_and_writes_metadata_and_settings(tmp_pat
     assert "32x32" in completed.stdout
     assert "differ by more than" not in completed.stdout
     graph: Any = vars(onnx)["load"](str(tmp_path / "onnx" / "model.onnx"))
-    properties = {property_.key: property_.value for property_ in graph.metadata_props}
-    assert properties["architecture"] == "ViTForImageClassification"
-    assert json.loads(properties["labels"]) == ["x", "y", "z"]
     assert [tensor.name for tensor in graph.graph.input] == ["pixel_values"]
     assert graph.opset_import[0].version == 17
     assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied
@@ -132,16 +120,3 @@ def test_command_fails_when_answers_differ(tmp_path: Path, capsys: pytest.Captur
         export(tiny_vision.vit(tmp_path / "model"), output=tmp_path / "onnx", tolerance=0)
     assert caught.value.code == 1
     assert "They differ by more than 0" in capsys.readouterr().out
-
-
-def test_command_says_if_equal_scores_explain_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tiny_vision.yolos(tmp_path / "model")
-    weights = importlib.import_module("safetensors.torch")
-    tensors = weights.load_file(folder / "model.safetensors")
-    for name, tensor in tensors.items():
-        tensor *= 0.0 if name.startswith("class_labels_classifier") else 1.0
-    weights.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(SystemExit):
-        export(folder, output=tmp_path / "onnx", tolerance=1e-12)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "100% of the original model's scores are equal to another one" in printed

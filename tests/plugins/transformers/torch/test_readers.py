@@ -1,4 +1,4 @@
-"""Compare Florence-2, TrOCR, Donut and ViLT with what the library's documentation does beyond `generate`."""
+"""Compare Florence-2, TrOCR and Donut with what the library's documentation does beyond `generate`."""
 
 from typing import Any
 
@@ -9,7 +9,6 @@ from app.plugins.transformers.torch.architecture import read_model_spec
 from app.plugins.transformers.torch.heads.image_text_to_text import load_vision_language_model
 from app.plugins.transformers.torch.network import load_network
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
-from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.vision.image import Image
 from tests.plugins.transformers.torch.asking import FolderOf, Served, answers, image_input, pil_image, scene
@@ -100,19 +99,3 @@ def test_answer_ends_at_the_decoder_s_last_position(served: Served) -> None:
     *_, last = served("trocr").stream(request(tensor), Limits())
     assert last.usage is not None
     assert last.usage.completion == 127
-
-
-def test_vilt_chooses_the_answer_that_the_library_chooses(folder_of: FolderOf, served: Served) -> None:
-    library, images = LibraryModel(folder_of("vilt")), [scene(80, 48), scene(40, 40, seed=1)]
-    prompts = ["what is in the picture?", "who?", "is this a red dog?", "where?"]
-    expected = [[library.answer([pixels], prompt) for prompt in prompts] for pixels in images]
-    tensor = image_input(*images, prompts=prompts)
-    assert [[record.answer for record in records] for records in answers(served("vilt"), tensor)] == expected
-    assert len({answer for row in expected for answer in row}) > 1
-    chunks = list(served("vilt").stream(request(tensor), Limits()))
-    assert [chunk.text for chunk in chunks] == [answer for row in expected for answer in row]
-
-
-def test_vilt_rejects_a_question_with_too_many_tokens(served: Served) -> None:
-    with rejects("at most 40 tokens, got a text of 43", "inputs[0].parameters.prompts[0]", ErrorKind.TOO_LARGE):
-        answers(served("vilt"), image_input(scene(), prompts=["who " * 41]))

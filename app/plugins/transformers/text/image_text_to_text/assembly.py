@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +17,11 @@ from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
 from app.plugins.transformers.hugging_face.files import read_json
-from app.plugins.transformers.text.configurations import check_configurations
 from app.plugins.transformers.text.conversation import Conversation, PromptStyle
-from app.plugins.transformers.text.image_text_to_text.configuration import GenerationConfiguration, ModelConfiguration
 from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
-from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, VisionEncoder
+from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, TextConfiguration, VisionEncoder
 from app.plugins.transformers.text.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
-from app.plugins.transformers.text.library import first_line
+from app.plugins.transformers.text.library import check_configurations, first_line
 from app.plugins.transformers.text.processor import load_processor
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from metadata.model import Fact, ModelMetadata, Origin
@@ -36,6 +35,33 @@ _TILED = 5
 """Dimensions of pixels that are cut into tiles: (images, tiles, 3, height, width)."""
 _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
+
+
+class VisionConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """The vision encoder's part of config.json."""
+
+    patch_size: Any = None
+
+
+class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
+    """config.json. Older exports have the language model's fields at the top level."""
+
+    model_type: str = ""
+    text_config: TextConfiguration | None = None
+    vision_config: VisionConfiguration | None = None
+    vision_feature_select_strategy: str | None = None
+    image_grid_pinpoints: object = None
+
+    @property
+    def text(self) -> TextConfiguration:
+        """Return the language model's part, nested or at the top level."""
+        return self if self.text_config is None else self.text_config
+
+
+class GenerationConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """generation_config.json."""
+
+    eos_token_id: int | tuple[int, ...] | None = None
 
 
 def load(source: ModelSource) -> Servable:

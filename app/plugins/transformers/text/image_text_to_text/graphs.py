@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.generation import Sampler
-from app.plugins.transformers.text.image_text_to_text.configuration import TextConfiguration
 from tasks.inference.error import model_failed
 from tasks.inference.tensor import TensorSpec
 
@@ -17,6 +17,17 @@ _PIXELS = "pixel_values"
 _PAST = "past_key_values."
 _PRESENT = "present."
 _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cache_branch", "num_logits_to_keep"})
+
+
+class TextConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """The language model's part of config.json."""
+
+    max_position_embeddings: int | None = None
+    hidden_size: int | None = None
+    num_attention_heads: int | None = None
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    eos_token_id: int | tuple[int, ...] | None = None
 
 
 class VisionEncoder:

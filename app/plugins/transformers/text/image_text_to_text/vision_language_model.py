@@ -76,8 +76,6 @@ class OnnxVisionLanguageModel(PromptedImageModel):
     def _generate(self, inputs: EncodedInputs, picker: Sampler, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
 
-    _stream_tokens = _generate
-
     def _embed(self, inputs: EncodedInputs) -> NDArray[Any]:
         is_image = inputs.ids == self._conversation.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.

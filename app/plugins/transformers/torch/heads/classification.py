@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 
 from app.plugins.transformers.text.library import locked
 from app.plugins.transformers.text.processor import load_image_processor
-from app.plugins.transformers.text.tokenizer import copy_tokenizer, load_tokenizer
+from app.plugins.transformers.text.tokenizer import (
+    CANDIDATES_PATH,
+    check_length,
+    copy_tokenizer,
+    load_tokenizer,
+    max_text_tokens,
+)
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.images import Batch, ImagePreparation
 from app.plugins.transformers.torch.network import Network
-from app.plugins.transformers.torch.tokenizing import CANDIDATES_PATH, check_length, max_text_tokens
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.vision.image import Image
 

@@ -13,12 +13,11 @@ import PIL.Image
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.library import locked
 from app.plugins.transformers.text.processor import load_image_processor, load_processor
-from app.plugins.transformers.text.tokenizer import copy_tokenizer
+from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH, check_length, copy_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.images import Batch, ImagePreparation
 from app.plugins.transformers.torch.network import Network
-from app.plugins.transformers.torch.tokenizing import CANDIDATES_PATH, check_length
 from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 from tasks.vision.filtering import xywh_to_xyxy

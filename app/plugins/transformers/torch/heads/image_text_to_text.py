@@ -13,9 +13,7 @@ from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
 from app.plugins.transformers.torch.network import Network
-from app.plugins.transformers.torch.tokenizing import check_length
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
-from tasks.task import TokenUsage
 
 
 class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
@@ -54,49 +52,23 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], 
 
 
 def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:
-    """Return the vision-language model of `network`, a `StreamingModel` if it generates its answers.
+    """Return the vision-language model of `network`, a `StreamingModel`.
 
-    Raise ModelError if it has no processor, can neither generate nor choose among answers, or has no template for an
-    image and a prompt.
+    Raise ModelError if it has no processor, cannot generate, or has no template for an image and a prompt.
     """
     source, config = spec.source, network.config
-    answers_question = spec.auto == "AutoModelForVisualQuestionAnswering"
-    generates = network.module.can_generate()
-    if not generates and not answers_question:
+    if not network.module.can_generate():
         raise ModelError(f"{source.folder}: {type(network.module).__name__} cannot generate text")
     style = prompt_style(config)
     processor = load_processor(source, str(config.model_type))
     tokenizer, _ = copy_tokenizer(processor.tokenizer, source, keeps_markup=style.keeps_markup)
-    ends = end_tokens(network) if generates else frozenset[int]()
     try:
-        conversation = Conversation(processor, tokenizer, style, ends)
+        conversation = Conversation(processor, tokenizer, style, end_tokens(network))
     except ModelError as error:
         raise ModelError(f"{source.folder}: {error}") from None
-    if not generates:
-        return _answer_classifier(network, conversation)
+    answers_question = spec.auto == "AutoModelForVisualQuestionAnswering"
     continues_prompt = not (answers_question or config.is_encoder_decoder)
     return TransformersVisionLanguageModel(network, conversation, tokenizer, continues_prompt=continues_prompt)
-
-
-def _answer_classifier(network: Network, conversation: Conversation) -> VisionLanguageModel:
-    """Return a model that chooses each answer from a list in its configuration, as ViLT does."""
-
-    def answer_item(item: PromptedImage, texts: Sequence[str]) -> Answers:
-        answers: list[str] = []
-        usage: list[TokenUsage] = []
-        for index, text in enumerate(texts):
-            path = f"{item.path}[{index}]"
-            inputs = conversation.inputs((item.image,), text, path)
-            count = _count(inputs, "input_ids")
-            check_length(count, getattr(network.config, "max_position_embeddings", None), path)
-            answers.append(str(network.config.id2label[int(network(inputs).logits[0].argmax())]))
-            usage.append(TokenUsage(count, 0))
-        return Answers(prompts=item.prompts, answers=answers, usage=usage)
-
-    def answer_all(inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        return list(map(answer_item, inputs, [conversation.render_item(item) for item in inputs]))
-
-    return answer_all
 
 
 def _features(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +78,7 @@ def _features(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if "pixel_values" not in inputs or not (accepts or model_type == "vision-encoder-decoder"):
         return {}
     moved = network.to_device(inputs)
-    with network.call_lock, framework().torch.inference_mode():
+    with framework().torch.inference_mode():
         if not accepts:
             return {"encoder_outputs": module.get_encoder()(pixel_values=moved["pixel_values"], return_dict=True)}
         encode = module.base_model.get_image_features

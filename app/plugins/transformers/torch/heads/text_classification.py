@@ -1,12 +1,10 @@
-"""Run classifiers of texts and of tokens, in batches if batching does not change the scores.
+"""Run classifiers of texts and of tokens, one text at a time: padding changes the scores of some architectures.
 
-Shorter texts are padded to the longest in the batch, and the attention mask hides the padding. Some architectures still
-change their scores, so each load tests this. A model that fails the test processes texts one by one. Hugging Face's
-pipeline merges tokens into entities.
+Hugging Face's pipeline merges tokens into entities.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -14,27 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.transformers.text.tokenizer import copy_tokenizer, load_tokenizer
+from app.plugins.transformers.text.tokenizer import (
+    check_length,
+    copy_tokenizer,
+    load_tokenizer,
+    max_text_tokens,
+    text_inputs,
+)
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.heads.classification import probabilities
 from app.plugins.transformers.torch.network import Network
-from app.plugins.transformers.torch.tokenizing import check_length, max_text_tokens, text_inputs
 from tasks.image_classification import Classification
 from tasks.inference.error import invalid
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassifier
 from tasks.token_classification import Entities, TaggedText, TokenClassifier
-
-TOLERANCE = 1e-5
-"""Maximum difference of a score between a batch and a single text."""
-
-_MAX_BATCH = 32
-_MAX_BATCH_TOKENS = 4096
-"""Tokens in one call of the model, including padding."""
-
-_SENTENCE = "What is in the image, and who lives in Paris? "
-_PROBES = ("a", "Hello, world.", _SENTENCE, _SENTENCE * 3, "Hello, world. " * 20)
 
 Scored = tuple[Any, NDArray[np.float32]]
 """A text's encoding by the tokenizers package, and its scores."""
@@ -122,7 +114,6 @@ class TextScorer:
     Attributes:
         tokenizer: transformers' tokenizer.
         raw_tokenizer: the underlying tokenizer, which has no state.
-        is_batched: whether texts are processed in batches.
     """
 
     def __init__(self, spec: ModelSpec, network: Network, scores: Callable[[Any], NDArray[np.float32]]) -> None:
@@ -130,8 +121,11 @@ class TextScorer:
         _, self.raw_tokenizer = copy_tokenizer(self.tokenizer, spec.source)
         self._network = network
         self._scores = scores
-        self._max_tokens = max_text_tokens(self.tokenizer, network.config, _reserved_positions(network.module))
-        self.is_batched = self._batches_agree()
+        # RoBERTa models reserve positions before a text, up to the one of the padding token.
+        embeddings = getattr(network.module.base_model, "embeddings", None)
+        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+        reserved = 0 if padding is None else padding + 1
+        self._max_tokens = max_text_tokens(self.tokenizer, network.config, reserved)
 
     def __call__(self, items: Sequence[TextItem]) -> list[Scored]:
         """Return the encoding and the scores of each text: (classes,), or (tokens, classes) for a token classifier.
@@ -143,45 +137,8 @@ class TextScorer:
             if not encoding.ids:
                 raise invalid("Expected a text, got an empty one", item.path)
             check_length(len(encoding.ids), self._max_tokens, item.path)
-        by_index: dict[int, NDArray[np.float32]] = {}
-        for batch in self._batches([len(encoding.ids) for encoding in encoded]):
-            by_index.update(zip(batch, self._score([encoded[index] for index in batch]), strict=True))
-        return [(encoding, by_index[index]) for index, encoding in enumerate(encoded)]
+        return [(encoding, self._score(encoding)) for encoding in encoded]
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield batches of text indices, with similar lengths together to reduce padding."""
-        batch: list[int] = []
-        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-            full = len(batch) == _MAX_BATCH or (len(batch) + 1) * lengths[index] > _MAX_BATCH_TOKENS
-            if batch and (full or not self.is_batched):
-                yield batch
-                batch = []
-            batch.append(index)
-        yield batch
-
-    def _score(self, encoded: Sequence[Any]) -> list[NDArray[np.float32]]:
-        ids, types = [encoding.ids for encoding in encoded], [encoding.type_ids for encoding in encoded]
-        scores = self._scores(self._network(text_inputs(ids, self.tokenizer, types)).logits)
-        return [row[: len(tokens)] if row.ndim > 1 else row for row, tokens in zip(scores, ids, strict=True)]
-
-    def _batches_agree(self) -> bool:
-        if self._network.dtype != framework().torch.float32:
-            # 16-bit results depend on the shape of the batch, and five texts cannot prove the opposite.
-            return False
-        encoded = [self.raw_tokenizer.encode(text) for text in _PROBES]
-        encoded = [text for text in encoded if text.ids and len(text.ids) <= (self._max_tokens or len(text.ids))]
-        try:
-            together = self._score(encoded)
-            alone = [self._score([text])[0] for text in encoded]
-        except Exception:  # noqa: BLE001 - a request for a single text raises the error again
-            return False
-        return all(
-            float(np.abs(single - batched).max()) <= TOLERANCE for single, batched in zip(alone, together, strict=True)
-        )
-
-
-def _reserved_positions(module: Any) -> int:
-    """Return the number of positions that RoBERTa models reserve before a text, up to that of the padding token."""
-    positions = getattr(getattr(module.base_model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(positions, "padding_idx", None)
-    return 0 if padding is None else padding + 1
+    def _score(self, encoding: Any) -> NDArray[np.float32]:
+        inputs = text_inputs(encoding.ids, self.tokenizer, encoding.type_ids)
+        return self._scores(self._network(inputs).logits)[0]

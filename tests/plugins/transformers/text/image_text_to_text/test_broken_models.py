@@ -13,8 +13,7 @@ from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.generation import Sampler
 from app.plugins.transformers.text.image_text_to_text.assembly import assemble, load
-from app.plugins.transformers.text.image_text_to_text.configuration import TextConfiguration
-from app.plugins.transformers.text.image_text_to_text.graphs import Decoder
+from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, TextConfiguration
 from tasks.image_text_to_text import GenerationParameters
 from tests.core.runtimes.onnxruntime import graphs
 from tests.plugins.transformers.text.image_text_to_text import tiny
