@@ -1,6 +1,5 @@
 """Call a function for many values in several threads."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
@@ -15,12 +14,10 @@ _AHEAD = 4
 """Calls for each thread that run, wait or have results, so that one slow call does not stop the other threads."""
 
 
-def map_in_threads(
-    work: Callable[[_T], _R], values: Iterable[_T], threads: int, *, grace_seconds: float = 0.0
-) -> Generator[_R]:
+def map_in_threads(work: Callable[[_T], _R], values: Iterable[_T], threads: int) -> Generator[_R]:
     """Yield what `work` returns for each value, in their order, and take values only as far ahead as needed.
 
-    Raise what `work` raises, after the results before it. At the end, wait for calls that run, at most `grace_seconds`.
+    Raise what `work` raises, after the results before it. The end does not wait for calls that run.
     """
     jobs, stopping = SimpleQueue[tuple[Future[_R], _T] | None](), Event()
 
@@ -47,10 +44,5 @@ def map_in_threads(
             yield pending.popleft().result()
     finally:
         stopping.set()
-        deadline = time.monotonic() + grace_seconds
         for _ in pool:
             jobs.put(None)
-        for thread in pool:
-            # An interruption may come before all threads have started.
-            if thread.is_alive():
-                thread.join(max(0.0, deadline - time.monotonic()))

@@ -14,6 +14,11 @@ REMOVED = {
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
+    **dict.fromkeys(
+        ("evaluate --out", "evaluate --fresh"),
+        "`charioteer run` can be continued, and `evaluate --recorded` measures its results; --json and --html write "
+        "reports",
+    ),
     "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "inferences --box": "export with `--to found.parquet`, and select places with DuckDB (docs/recording.md)",

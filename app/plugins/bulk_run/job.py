@@ -9,10 +9,11 @@ import msgspec
 
 from app.clients.threads import map_in_threads
 from app.core.cli.inputs import choose_model
+from app.core.settings.model import SETTINGS_FILE
 from app.core.settings.server import ModelOptions, OperationSettings
 from app.plugins.bulk_run.parts import to_batches
 from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
-from app.plugins.evaluation.model import EvaluatedModel, model_identity
+from app.plugins.evaluation.model import EvaluatedModel
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.sources import SourceImage
 from tasks.inference.limits import Limits
@@ -50,8 +51,22 @@ def local_job(
 
 
 def local_identity(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return everything that the answers of the chosen model depend on. Raise `ModelError` if there is none."""
-    identity = model_identity(choose_model(options, name), parameters)
+    """Return everything that the answers of the chosen model depend on, such as the sizes and times of its files.
+
+    Raise ModelError when there is no such model.
+    """
+    source = choose_model(options, name)
+    folder = source.folder
+    candidates = (source.file, folder / SETTINGS_FILE) if source.file else folder.rglob("*")
+    # Settings and labels of all versions are above the folder of a version.
+    shared = source.root.iterdir() if source.root else ()
+    paths = sorted(path for path in {*candidates, *shared} if path.is_file() and "__pycache__" not in path.parts)
+    states = {path: path.stat() for path in paths}
+    files = [
+        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
+        for path, state in states.items()
+    ]
+    identity = {"model": source.name, "version": source.version, "parameters": parameters, "files": files}
     return {**identity, "score threshold": options.score_threshold}
 
 

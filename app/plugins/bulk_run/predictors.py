@@ -14,7 +14,7 @@ from app.core.engine.error_text import error_text
 from app.core.settings.model import ModelError, ModelSource
 from app.core.wire.bytes_elements import BinaryElement
 from app.plugins.evaluation.answers import infer_task
-from app.plugins.evaluation.checkpoint import InferenceClient
+from app.plugins.evaluation.collection import InferenceClient
 from app.plugins.evaluation.dataset import Item
 from app.plugins.recording.inference import RecordedImage, RecordedInference
 from app.plugins.recording.sources import SourceImage

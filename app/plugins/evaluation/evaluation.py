@@ -9,7 +9,7 @@ import msgspec
 
 from app.clients.protocol import Records
 from app.plugins.evaluation.answers import EvaluatedItem, infer_task, parse_records
-from app.plugins.evaluation.checkpoint import InferenceClient
+from app.plugins.evaluation.collection import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import read_json
 from app.plugins.evaluation.metrics.classes import measure_classes

@@ -17,11 +17,10 @@ from app.clients.protocol import HttpProtocol, InferenceClientError, Records
 from app.clients.retries import Retries
 from app.core.cli.inputs import choose_model, predict_records
 from app.core.cli.terminal import error_console, printable, reject_unused
-from app.core.settings.model import SETTINGS_FILE, ModelSource
+from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
-from app.plugins.calibration.calibration import FILE_NAME as CALIBRATION_FILE
 from app.plugins.evaluation.answers import MEASURED_TASKS
-from app.plugins.evaluation.checkpoint import InferenceClient
+from app.plugins.evaluation.collection import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
@@ -75,13 +74,13 @@ class ServerOptions:
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model, and how to request predictions from it.
 
-    `label` is for the report. `identity` is everything that a prediction depends on, for the checkpoint.
-    `source` are its files, if it runs in this process.
+    `label` is for the report. `identity` is everything that the predictions of a server depend on. `source` are the
+    files of a model in this process.
     """
 
     label: str
-    identity: Mapping[str, object]
     open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
+    identity: Mapping[str, object] = {}
     source: ModelSource | None = None
 
 
@@ -122,26 +121,9 @@ def local_model(
     source = choose_model(options, name)
     return EvaluatedModel(
         label=f"{source.name} {source.version}".strip(),
-        identity=model_identity(source, parameters),
         open_predictor=lambda: nullcontext(local_predictor(source, parameters, limits)),
         source=source,
     )
-
-
-def model_identity(source: ModelSource, parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return everything that the predictions of a local model depend on, such as the sizes and times of its files."""
-    folder = source.folder
-    candidates = (source.file, folder / SETTINGS_FILE) if source.file else folder.rglob("*")
-    # Settings and labels of all versions are above the folder of a version.
-    shared = source.root.iterdir() if source.root else ()
-    # `--calibrate` writes a calibration; no answer depends on it until the settings do.
-    paths = sorted(path for path in {*candidates, *shared} if path.name != CALIBRATION_FILE and path.is_file())
-    states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
-    files = [
-        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
-        for path, state in states.items()
-    ]
-    return {"model": source.name, "version": source.version, "parameters": parameters, "files": files}
 
 
 def served_model(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 
-from app.plugins.evaluation.checkpoint import CollectedAnswers
+from app.plugins.evaluation.collection import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import with_slashes
 from app.plugins.recording.inference import RecordedInference

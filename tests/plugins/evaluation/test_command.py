@@ -49,38 +49,15 @@ def fake_server(answer: Callable[[int], Records | None]) -> Generator[tuple[str,
         yield "--url", url, "--protocol", "chariot-v2"
 
 
-def test_reports_are_written_and_a_second_run_sends_no_request(tmp_path: Path) -> None:
-    data, out, requests = write_coco_dataset(tmp_path / "data", [coco_annotation()]), tmp_path / "out", list[int]()
-    with fake_server(lambda number: requests.append(number) or [DETECTION]) as server:
-        command = data, *server, "--out", out
-        first_output = run(*command, "--slice", "camera", "--json", tmp_path / "r.json")
-        assert len(requests) == 2
-        assert run(*command, "--slice", "camera") == first_output
-        assert len(requests) == 2
-        other = *command, "--parameter", "top_k=7"
-        assert "answers that differ in: parameters; --fresh starts again" in run(*other, status=2)
-        run(*other, "--fresh")
-        assert len(requests) == 4
-    assert "OBJECT_DETECTION" in first_output
-    report = json.loads((out / "report.json").read_bytes())
+def test_reports_are_written(tmp_path: Path) -> None:
+    data, json_file, html = write_coco_dataset(tmp_path / "d", [coco_annotation()]), tmp_path / "r.json", tmp_path / "r"
+    with fake_server(lambda _: [DETECTION]) as server:
+        output = run(data, *server, "--slice", "camera", "--json", json_file, "--html", html)
+    assert "OBJECT_DETECTION" in output
+    report = json.loads(json_file.read_bytes())
     assert (report["images"], report["figures"]["recall"], report["figures"]["precision"]) == (2, 1.0, 0.5)
-    assert report["tables"][-1]["title"] != "Slices"
-    assert json.loads((tmp_path / "r.json").read_bytes())["tables"][-1]["title"] == "Slices"
-    assert b"<!doctype html>" in (out / "report.html").read_bytes()
-
-
-@pytest.mark.parametrize("options", [("--model-repository", ""), ("--model", "classifier/model.onnx")])
-def test_answers_of_a_model_with_other_settings_are_rejected(tmp_path: Path, options: tuple[str, str]) -> None:
-    option, path = options
-    model = shutil.copytree(CLASSIFIER, tmp_path / "models" / "classifier")
-    if option == "--model-repository":
-        (model / "1").mkdir()
-        (model / "model.onnx").rename(model / "1" / "model.onnx")
-    data = write_image_folder(tmp_path / "data", {"red circle": 1})
-    command = data, option, tmp_path / "models" / path, "--out", tmp_path / "out"
-    run(*command)
-    (model / "model-settings.json").write_text('{"preprocessing": {"antialias": false}}')
-    assert "answers that differ in: files; --fresh starts again" in run(*command, status=2)
+    assert report["tables"][-1]["title"] == "Slices"
+    assert b"<!doctype html>" in html.read_bytes()
 
 
 def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path) -> None:
@@ -102,17 +79,13 @@ def test_failures_are_counted_and_listed(tmp_path: Path) -> None:
     assert "answered is 0.8000, below the minimum 0.9" in output
 
 
-def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
+def test_limited_run_asks_for_the_first_images(tmp_path: Path) -> None:
     requests: list[int] = []
     with fake_server(lambda number: requests.append(number) or CAT) as server:
-        command = write_image_folder(tmp_path / "data", {"cat": 5}), *server, "--out", tmp_path / "out"
-        output = run(*command, "--limit", 2)
-        assert len(requests) == 2
-        assert "2 of 2 images measured" in output
-        assert "Only the first 2 of 5" in output
-        run(*command)
-    assert len(requests) == 5
-    assert len((tmp_path / "out" / "predictions.jsonl").read_text().splitlines()) == 6
+        output = run(write_image_folder(tmp_path / "data", {"cat": 5}), *server, "--limit", 2)
+    assert len(requests) == 2
+    assert "2 of 2 images measured" in output
+    assert "Only the first 2 of 5" in output
 
 
 def test_unreadable_answers_are_an_error(tmp_path: Path) -> None:
@@ -158,12 +131,11 @@ def test_label_map_renames_predicted_labels(tmp_path: Path) -> None:
         (["DATA", "--json", "/"], "/: Expected a file to write, got a folder"),
         (["DATA", "--fail-under", "map=nan"], '--fail-under: Expected "figure=value"'),
         (["DATA", "--url", "http://127.0.0.1:1", "--fail-under", "ar=1"], "there is no figure ar; there is accuracy"),
-        (["DATA", "--url", "http://127.0.0.1:1", "--out", "/dev/null"], "File exists: '/dev/null'"),
         (["DATA", "--header", "a: b", "--timeout", "5"], "--header, --timeout: no effect without --url"),
         (["DATA", "--recorded", "x.db", "--parameter", "a=1"], "--parameter: no effect with --recorded"),
         (["DATA", "--url", "http://x", "--model", CLASSIFIER], "--model: no effect with --url"),
         (["DATA", "--recorded", "x.db", "--max-pixels", "9"], "--max-pixels: no effect with --recorded"),
-        (["DATA", "--fresh"], "--fresh: no effect without --out"),
+        (["DATA", "--fresh"], "`charioteer run"),
         (["DATA", "--model", CLASSIFIER, "--parameter", "size=1"], "size: Expected one of action, score_threshold"),
         (["DATA", "--name", "missing"], "There is no model 'missing'"),
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
@@ -197,14 +169,12 @@ def test_help_lists_few_options() -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
-    data, out = write_image_folder(tmp_path / "data", {"cat": 8}), tmp_path / "out"
+def test_interrupted_evaluation_says_how_to_continue_the_next_one(tmp_path: Path) -> None:
     in_progress, proceed = threading.Event(), threading.Event()
 
     def answer(number: int) -> Records:
-        if number > 3:
-            in_progress.set()
-            proceed.wait(300)
+        in_progress.set()
+        proceed.wait(300)
         return CAT
 
     # Children of a shell's background job ignore Ctrl+C.
@@ -213,17 +183,15 @@ def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
         "from app.plugins.evaluation.command import evaluate; App(default_command=evaluate)()"
     )
     with fake_server(answer) as server:
-        command = [sys.executable, "-c", program, data, *server, "--out", out]
+        command = [sys.executable, "-c", program, write_image_folder(tmp_path / "data", {"cat": 8}), *server]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
             assert in_progress.wait(300)
             process.send_signal(signal.SIGINT)
-            proceed.set()
             _, error = process.communicate(timeout=300)
-        assert process.returncode == 130, error
-        assert f"interrupted; run the same command again to resume from {out}" in error
-        assert "Traceback" not in error
-        assert 3 < len((out / "predictions.jsonl").read_text().splitlines()) < 10
-        run(data, *server, "--out", out, "--fail-under", "accuracy=1")
+            proceed.set()
+    assert process.returncode == 130, error
+    assert "interrupted; `charioteer run` can be continued" in error
+    assert "Traceback" not in error
 
 
 def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str]]:

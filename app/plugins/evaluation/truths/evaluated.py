@@ -7,7 +7,7 @@ import msgspec
 
 from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import parse_records
-from app.plugins.evaluation.checkpoint import CollectedAnswers
+from app.plugins.evaluation.collection import CollectedAnswers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.metrics.intervals import format_interval, wilson
