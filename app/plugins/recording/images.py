@@ -11,14 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from app.plugins.recording.inference import RecordedImage
+from app.plugins.recording.inference import DIGEST, RecordedImage
 from app.plugins.recording.stores.store import StoreError, StoreFault
 
 SHARDS = 256
 """Number of subfolders. The first two digits of the digest select one."""
-
-DIGEST = re.compile("[0-9a-f]{64}")
-"""A valid file name. It cannot contain a path that leaves the folder."""
 
 _TEMPORARY = re.compile(DIGEST.pattern + r"\.[0-9]+\.[0-9]+")
 

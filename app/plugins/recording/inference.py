@@ -1,6 +1,7 @@
 """A recorded inference in a form that does not depend on the protocol."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,8 @@ from metadata.request import MetadataEntry
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Count64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Time = Annotated[int, msgspec.Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+DIGEST = re.compile("[0-9a-f]{64}")
+"""The file name of an image. It cannot contain a path that leaves the folder."""
 _MAX_NUMBER = 1e100
 """Maximum number of a record. The area of a larger box may be infinite."""
 

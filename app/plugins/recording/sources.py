@@ -20,7 +20,7 @@ import msgspec
 from app.core.cli.inputs import IMAGE_ENDINGS
 from app.core.engine.error_text import error_text, needs_extra
 from app.core.settings.server import SettingsError
-from app.plugins.recording.images import DIGEST
+from app.plugins.recording.inference import DIGEST
 from metadata.request import MetadataEntry
 
 _MANIFESTS = (".jsonl", ".ndjson", ".parquet")
