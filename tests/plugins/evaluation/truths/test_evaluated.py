@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.plugins.evaluation.command import evaluate
+from app.plugins.evaluation.command import ReportOptions, evaluate
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
@@ -47,13 +47,13 @@ def store(tmp_path: Path) -> str:
 def test_report_has_the_metrics_of_complete_truths_and_the_share_of_right_answers(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluate(recorded=store, json=tmp_path / "report.json", fail_under=["right=0.75"])
+    evaluate(recorded=store, wanted=ReportOptions(json=tmp_path / "report.json", fail_under=["right=0.75"]))
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["images"], report["source"]) == (2, "detector:1, as recorded")
     assert [report["figures"][name] for name in ("right", "recall", "precision")] == [0.75, 0.5, 0.5]
     assert "2 truths without complete records count only for the right answers." in report["notes"]
     with pytest.raises(SystemExit) as exited:
-        evaluate(recorded=store, fail_under=["right=0.8"])
+        evaluate(recorded=store, wanted=ReportOptions(fail_under=["right=0.8"]))
     assert exited.value.code == 1
     assert "right is 0.7500, below the minimum 0.8" in capsys.readouterr().err
 
