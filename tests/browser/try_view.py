@@ -14,7 +14,6 @@ from tests.support.servers.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
-SCAFFOLD = ROOT / "app" / "plugins" / "authoring" / "scaffold"
 SHAPES = (Path(__file__).parent / "shapes.js").read_text().rstrip().removesuffix(";")
 
 

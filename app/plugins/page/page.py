@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from litestar import Response, get, post
 from litestar.exceptions import NotFoundException
-from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
@@ -32,7 +32,6 @@ from app.plugins.page.page_files import (
     render_shell,
     samples,
 )
-from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.page.settings import PageSettings
 from tasks.inference.limits import Limits
 from tasks.vision.image import decode_image, small_jpeg
@@ -47,9 +46,7 @@ def start(host: Host) -> Parts:
     page = WebPage(
         host.engine,
         host.metrics,
-        proxy=ProtocolProxy(
-            host.port_names, host.port, (lambda: host.grpc) if host.settings.grpc is not False else None
-        ),
+        ports=lambda: _ports(host),
         chariot_protocol=host.settings.chariot_protocol,
         guide=guide_folder(),
         views=host.views,
@@ -64,6 +61,7 @@ class WebPage:
 
     Args:
         metrics: the metrics of the server, with the use of each model.
+        ports: returns the other ports by the name of their protocol, without disabled protocols.
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         guide: folder of the built documentation; None without one.
         views: the views of other plugins by id, with the function that returns ``/page/<id>.json``, if there is one.
@@ -72,7 +70,7 @@ class WebPage:
     engine: Engine
     metrics: CollectorRegistry = field(default_factory=CollectorRegistry)
     _: KW_ONLY
-    proxy: ProtocolProxy = field(default_factory=ProtocolProxy)
+    ports: Callable[[], Mapping[str, int]] = dict[str, int]
     chariot_protocol: str = "chariot-v2-kserve"
     guide: Path | None = None
     views: Mapping[str, Callable[[], object] | None] = field(default_factory=dict[str, Callable[[], object] | None])
@@ -90,8 +88,8 @@ class WebPage:
     @cached_property
     def _shown(self) -> Sequence[View]:
         """Return the shown views. All plugins have started at the first request, so that their views are known."""
-        own, everything = _own_views(), [view for page in self._pages for view in page.views]
-        known = {view.id for view in own} | self.views.keys()
+        own, everything = registry().loaded["page"].page, [view for page in self._pages for view in page.views]
+        known = {view.id for view in (own.views if own else ())} | self.views.keys()
         known |= {view.within for view in everything if view.id in known}
         return [view for view in everything if view.id in known]
 
@@ -101,19 +99,16 @@ class WebPage:
         parts = [part for page in self._pages for part in page.parts.items()]
         return render_shell(self._shown, requests, parts)
 
-    def _read_view(self, name: str) -> Callable[[], object] | None:
-        """Return the function that returns a file with the data of a view, such as ``drift.json``."""
-        return self.views.get(name.removesuffix(".json")) if name.endswith(".json") else None
-
     @property
-    def _handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+    def _handlers(self) -> list[HTTPRouteHandler]:
         """Return the handlers of all paths except ``/``, which also serves other clients."""
         files, engine = self._files, self.engine
 
         @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
         def show_file(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["name"]
-            if read := self._read_view(name):
+            # The data of a view is a file such as drift.json.
+            if name.endswith(".json") and (read := self.views.get(name.removesuffix(".json"))):
                 return Response(msgspec.json.encode(read()), media_type="application/json", headers=HEADERS)
             file = files.get(name)
             if file is None:
@@ -127,7 +122,7 @@ class WebPage:
                 requires_credentials=self.access.requires_credentials,
                 admin=self.access.allows(request.scope, "admin"),
                 chariot_protocol=self.chariot_protocol,
-                ports=self.proxy.ports,
+                ports=self.ports(),
                 samples=samples(),
                 memory=resident_bytes(),
                 usage=usage_of_models(self.metrics),
@@ -142,14 +137,13 @@ class WebPage:
                 raise NotFoundException
             return file_response(file, request)
 
-        own = [show_file, show_catalogue, show_sample, preview_handler(engine), guide_handler(self.guide)]
-        return [*own, *self.proxy.handlers]
+        return [show_file, show_catalogue, show_sample, preview_handler(engine), guide_handler(self.guide)]
 
 
-def _own_views() -> Sequence[View]:
-    """Return the views that the page always has."""
-    own = registry().loaded["page"].page
-    return () if own is None else own.views
+def _ports(host: Host) -> Mapping[str, int]:
+    """Return the other ports of the server, once it is complete."""
+    grpc = {} if host.grpc is None else {"grpc": host.grpc.port}
+    return grpc | {name: host.port(name).port for name in host.port_names}
 
 
 PREVIEW_PATH = "/page/preview"

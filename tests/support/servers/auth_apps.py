@@ -17,20 +17,17 @@ from app.core.server.auth.audit import RejectionLog
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.auth.rate_limiter import RateLimiter
 from app.core.server.auth.watched_file import WatchedFile
-from app.core.server.grpc.server import GrpcServer
-from app.core.server.http.asgi import Entry, create_listener_app
-from app.core.server.serving import Listener
+from app.core.server.http.asgi import Entry
 from app.core.settings.server import ServerSettings
 from app.plugins.access.keys.key_file import add_key
 from app.plugins.grps.monitor import Monitor
 from app.plugins.page.page import WebPage
-from app.plugins.page.protocol_proxy import ProtocolProxy
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.protocols import GRPC_PROTOCOLS, LISTENERS
+from tests.support.protocols import LISTENERS
 from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts
-from tests.support.servers.grpc_server import build_engine, local_settings
+from tests.support.servers.grpc_server import build_engine
 
 _OWNERS: Mapping[str, Sequence[Any]] = {
     "camera": ["infer"], "screen": ["read"], "annotator": ["label"], "operator": ["admin"],
@@ -72,18 +69,10 @@ def authenticated_app(
     origins: Sequence[str] = (),
     protocol: str | None = None,
 ) -> Litestar:
-    """Return the application with every route on its main port, TensorFlow Serving's through the web page."""
+    """Return the application with every route on its main port."""
     engine = engine or build_engine(("detector",))
     http_access = HttpAccess(access)
-    listener_app = create_listener_app(engine, LISTENERS[0], MAX_REQUEST_BYTES, http_access)
-    # The server does not start: its requests are refused earlier, or cannot be read.
-    grpc_server = GrpcServer(engine, GRPC_PROTOCOLS, local_settings())
-    listener = Listener(app=listener_app)
-    page = WebPage(
-        engine,
-        proxy=ProtocolProxy([LISTENERS[0].name], lambda _: listener, lambda: grpc_server),
-        access=http_access,
-    )
+    page = WebPage(engine, access=http_access)
     inferences = Inferences(None, "Nothing is recorded here")
     recordings = Parts(handlers=inferences.handlers, operations=inferences.operations, costly_prefixes=("/inferences",))
     return app_with_parts(

@@ -49,14 +49,12 @@ class AccessControl:
     rate_limiter: RateLimiter
     rejection_log: RejectionLog
 
-    def authorize(
-        self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
-    ) -> Identity:
+    def authorize(self, headers: Sequence[tuple[str, str]], permission: Permission) -> Identity:
         """Return the identity of a request that may have `permission`, which is not ``open``.
 
-        A rejection is neither counted nor logged: pass it to `rejection_log`. The names of headers, or of gRPC
-        metadata, are in lower case. With `rate_limited`, the request counts against the client's rate. Raise
-        UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
+        The request counts against the client's rate. A rejection is neither counted nor logged: pass it to
+        `rejection_log`. The names of headers, or of gRPC metadata, are in lower case. Raise UNAUTHENTICATED,
+        PERMISSION_DENIED, or OVERLOADED.
         """
         identity = self.identify(headers)
         try:
@@ -64,7 +62,7 @@ class AccessControl:
                 granted = ", ".join(name for name in PERMISSIONS if name in identity.permissions) or "none"
                 message = f"This needs the permission {permission}; {identity.name} has {granted}"
                 raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
-            if rate_limited and permission in _RATE_LIMITED_PERMISSIONS:
+            if permission in _RATE_LIMITED_PERMISSIONS:
                 self.rate_limiter.consume(identity)
         except AccessError as error:
             error.client = identity.name

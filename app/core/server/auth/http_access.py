@@ -27,18 +27,16 @@ _USED_HEADERS = {header.encode(): header for header in (AUTHORIZATION, KEY_HEADE
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _IDENTITY = "charioteer_identity"
 _OPTION = "permission"
-_RATE_LIMITED = "rate_limited"
 _BASIC = 'Basic realm="charioteer", charset="UTF-8"'
 _BEARER = 'Bearer realm="charioteer"'
 
 
-def requires(permission: RequiredPermission | str, *, rate_limited: bool = True) -> dict[str, Any]:
+def requires(permission: RequiredPermission | str) -> dict[str, Any]:
     """Return the `opt` of a route that requires `permission`. A route without it requires ``admin``.
 
-    The permission can be a function of the request that returns it, or `BY_ENDPOINT`. A route whose requests another
-    server counts is not `rate_limited`.
+    The permission can be a function of the request that returns it, or `BY_ENDPOINT`.
     """
-    return {_OPTION: permission, _RATE_LIMITED: rate_limited}
+    return {_OPTION: permission}
 
 
 class HttpAccess:
@@ -59,9 +57,9 @@ class HttpAccess:
         if required == BY_ENDPOINT or is_added:
             return
         permission: Any = required(connection) if callable(required) else required
-        self.admit(connection.scope, permission, rate_limited=handler.opt.get(_RATE_LIMITED, True))
+        self.admit(connection.scope, permission)
 
-    def admit(self, scope: Scope, permission: Permission, *, rate_limited: bool = True) -> None:
+    def admit(self, scope: Scope, permission: Permission) -> None:
         """Authorize a request that requires `permission`, and store its identity.
 
         Raise UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
@@ -71,16 +69,16 @@ class HttpAccess:
         if permission == "admin":
             scope["state"][AUDITED] = True
         if self._access is not None:
-            self._authorize(self._access, scope, permission, rate_limited)
+            self._authorize(self._access, scope, permission)
         # Check this last: rejections of unknown clients are audited at a limited rate only.
         if permission == "admin" and _may_be_embedded(scope):
             message = "A page of another site could cause this GET request, so it changes nothing; use POST"
             raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
 
-    def _authorize(self, access: AccessControl, scope: Scope, permission: Permission, rate_limited: bool) -> None:
+    def _authorize(self, access: AccessControl, scope: Scope, permission: Permission) -> None:
         headers = _used_headers(scope)
         try:
-            identity = access.authorize(headers, permission, rate_limited=rate_limited)
+            identity = access.authorize(headers, permission)
         except AccessError as error:
             untyped_scope: Any = scope
             operation = f"{untyped_scope.get('method', '')} {scope['path']}"

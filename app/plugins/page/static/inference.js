@@ -35,10 +35,9 @@ async function bodyOf(written, data) {
 
 // Send a request in the protocol `id`. Return { response: { status, headers, text }, milliseconds }.
 export async function sendRequest(id, { root, signal, ...exchange }) {
-  const protocol = PROTOCOLS[id];
-  const written = protocol.write(exchange);
+  const written = PROTOCOLS[id].write(exchange);
   const body = await bodyOf(written, exchange.data);
-  const url = new URL((protocol.proxy ?? "") + written.path, root);
+  const url = new URL(written.path, root);
   const started = performance.now();
   // Default to JSON, which other sites cannot send without a preflight.
   const headers = { "Content-Type": "application/json", ...written.headers };

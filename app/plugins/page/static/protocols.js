@@ -2,7 +2,7 @@
 //
 // A module has the `title` and the `order` of its protocol, and `write(exchange)`, which builds the request
 // (request_parts.js). It may have `python(written, exchange)`, which writes it with an SDK (snippets.js), and
-// `fits(model)`. For a protocol on another port it has `port`, its name, and `proxy`, the path here that reaches it.
+// `fits(model)`. For a protocol on another port, which the page does not reach, it has `port`, its name.
 
 const files = Object.entries(JSON.parse(document.documentElement.dataset.requests));
 const modules = await Promise.all(files.map(async ([id, file]) => [id, await import(`./${file}`)]));

@@ -13,7 +13,6 @@ import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./t
 
 const MAX_CHARACTERS = 40_000;
 const MAX_IMAGES = 4;
-const PROXIED = "This page sends the request through the main port. The answer is the same.";
 
 export function open(main, tools) {
   const message = notice();
@@ -31,12 +30,10 @@ export function open(main, tools) {
   const program = codeBlock("Python");
   const folderHint = make("p.hint");
   const panel = (name, ...parts) => make("section.panel", { "aria-label": name }, make("h2", name), ...parts);
-  // Browsers and curl do not speak gRPC.
-  const overHttp = [
-    panel("curl", command.element, folderHint),
-    panel("Response", make("div.row", send, status), note, response.element),
-  ];
-  const body = make("div.request-panels", { hidden: "" }, panel("Python", program.element), ...overHttp);
+  const commandPanel = panel("curl", command.element, folderHint);
+  const responsePanel = panel("Response", make("div.row", send, status), response.element);
+  const programPanel = panel("Python", note, program.element);
+  const body = make("div.request-panels", { hidden: "" }, programPanel, commandPanel, responsePanel);
   const added = make("div");
   main.append(
     make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
@@ -119,9 +116,11 @@ export function open(main, tools) {
     body.hidden = false;
     const { code, needs } = python(PROTOCOLS[protocol], written, exchange());
     program.show(code, `pip install ${needs}`);
-    for (const element of overHttp) element.hidden = protocol === "grpc";
+    setText(note, written.note);
+    // The page reaches no other port, and curl does not speak gRPC.
+    responsePanel.hidden = written.port !== undefined;
+    commandPanel.hidden = protocol === "grpc";
     if (protocol === "grpc") return;
-    setText(note, [written.note, written.port ? PROXIED : ""].filter(Boolean).join(" "));
     const images = data.filter((datum) => datum.blob).map((datum) => datum.name);
     command.show(curl(written, exchange()));
     setText(folderHint, images.length ? `Run it in the folder that contains ${images.join(", ")}.` : "");

@@ -4,8 +4,6 @@ import { data, encodePath, isNotEmpty, json, rows } from "./request_parts.js";
 
 export const title = "TensorFlow Serving";
 export const order = 40;
-// The path on this server that reaches the port.
-export const proxy = "page/tensorflow-serving/";
 export const port = "tensorflow-serving";
 
 const NO_PARAMETERS = "TensorFlow Serving has no request parameters: the thresholds of the model's settings apply.";

@@ -46,7 +46,6 @@ def test_key_in_a_query_or_a_cookie_is_ignored(client: TestClient[Litestar], que
     [
         (INFERENCE, {"error": MISSING}),
         ("/grps/v1/infer/predict", {"status": {"code": 401, "msg": MISSING, "status": "FAILURE"}}),
-        ("/page/tensorflow-serving/v1/models/detector:predict", {"error": MISSING}),
     ],
 )
 def test_rejection_has_the_error_body_of_the_protocol(client: TestClient[Litestar], path: str, body: Any) -> None:
@@ -157,9 +156,3 @@ def test_rate_in_the_settings_applies_to_keys_without_their_own(tmp_path: Path) 
     client = http_client(authenticated_app(rate_limited_access(tmp_path, requests_per_second=0.001, burst=1)))
     assert [client.get("/v2/models", headers=bearer_header("usual")).status_code for _ in range(2)] == [200, 429]
     assert [client.get("/v2/models", headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
-
-
-def test_request_through_the_page_proxy_counts_once(tmp_path: Path) -> None:
-    client = http_client(authenticated_app(rate_limited_access(tmp_path)))
-    path = "/page/tensorflow-serving/v1/models/detector"
-    assert [client.get(path, headers=bearer_header("slow")).status_code for _ in range(3)] == [200, 200, 429]
