@@ -5,5 +5,5 @@ from app.core.hooks import Plugin
 plugin = Plugin(
     api=1,
     extra="ray",
-    public={"ray_application": "app.plugins.ray.application", "ray_proxy_middlewares": "app.plugins.ray.proxy"},
+    public={"ray_application": "app.plugins.ray.application"},
 )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.assembly.models import find_models, through_loaders
 from app.core.assembly.service import Service
@@ -20,7 +20,6 @@ from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import SettingsError
 from app.plugins.ray.options import RayOptions, model_options, read_options, server_settings
-from app.plugins.ray.proxy import without_request_id
 from app.plugins.ray.remote import RemoteModel
 from app.plugins.ray.replica import model_replica
 
@@ -61,7 +60,7 @@ class Ingress:
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return without_request_id(self._service.app)
+        return _without_request_id(self._service.app)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.
@@ -120,6 +119,20 @@ class Ingress:
             raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
         model = RemoteModel(source, handle, self._options.timeout_seconds, self._options.retries)
         return Servable(model.binding.task, model, model.binding.description, model.binding.defaults)
+
+
+def _without_request_id(app: ASGIApp) -> ASGIApp:
+    """Return `app` without its response header `x-request-id`: Ray's proxy adds its own, which has the same value."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_others(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [header for header in message["headers"] if header[0] != b"x-request-id"]
+            await send(message)
+
+        await app(scope, receive, send_others)
+
+    return wrapped
 
 
 def _discover_models(user_config: Mapping[str, object]) -> Sequence[ModelSource]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares the
     from app.plugins.labeling.cvat import cvat_function as cvat_function
     from app.plugins.layouts.graph_model import GraphModel as GraphModel
     from app.plugins.ray.application import ray_application as ray_application
-    from app.plugins.ray.proxy import ray_proxy_middlewares as ray_proxy_middlewares
     from app.public_api.in_process import InProcessModel as InProcessModel
     from tasks.image_classification import Classification as Classification
     from tasks.image_segmentation import SegmentationParameters as SegmentationParameters

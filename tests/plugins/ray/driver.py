@@ -93,13 +93,13 @@ class Ray:
 
 
 class Clients:
-    """Threads that send one request after the other, and retry those that are refused with 503.
+    """Threads that send one request after the other, and retry those whose replica was lost, which get 500.
 
     Attributes:
         answers: number of answers by their number of records.
         answered: the request ids of the answers.
         retries: number of repeated requests.
-        failed: errors of requests that failed in all attempts, or with another status or without JSON.
+        failed: errors of requests that failed in all attempts, or with another status.
     """
 
     def __init__(self, address: httpx.URL, model: str, count: int) -> None:
@@ -133,8 +133,8 @@ class Clients:
                         self._stop.wait(0.2 * 2**attempt)
                     try:
                         answer = client.post(self._url, content=content, headers={"X-Request-ID": request_id})
-                        error_text = f"{answer.status_code} {answer.json().get('error')}"
-                    except (httpx.TransportError, ValueError) as error:
+                        error_text = f"{answer.status_code} {answer.text:.200}"
+                    except httpx.TransportError as error:
                         self._fail(repr(error))
                         break
                     if answer.status_code == 200:
@@ -144,7 +144,7 @@ class Clients:
                             self.answers[len(answer.json()["outputs"][0]["data"][0])] += 1
                             self.answered.append(request_id)
                         break
-                    if answer.status_code != 503:
+                    if answer.status_code not in (500, 503):
                         self._fail(error_text)
                         break
                 else:
@@ -186,7 +186,6 @@ def start_ray(folder: Path) -> Generator[Ray]:
         # Idle workers would import Ray for nothing.
         "RAY_enable_worker_prestart": "0",
         "RAY_prestart_worker_first_driver": "0",
-        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "charioteer:ray_proxy_middlewares",
         "CHARIOTEER_LOG_FORMAT": "json",
     }
     cluster = Ray(ray_environment().python, folder, environment, folder.with_suffix(".log"))

@@ -163,7 +163,7 @@ def test_killed_replica_loses_no_request_and_no_record(ray: Ray, tmp_path: Path)
     ray.deploy({**PATIENT, "model": str(model), "settings": settings, "ingress": TWO, "models": TWO})
     with traffic(ray, "detector") as clients:
         # The ingress repeats requests that were in flight in a model's replica; clients notice nothing. Clients repeat
-        # requests that were in flight in an ingress replica, because they get 503: at most one a client.
+        # requests that were in flight in an ingress replica, because they get 500: at most one a client.
         for deployment, max_retries in (("model-detector", 0), ("ingress", 8)):
             killed = ray.run_command("kill", deployment=deployment)
             answered = clients.answers.total()
