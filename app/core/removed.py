@@ -10,6 +10,7 @@ REMOVED = {
     **dict.fromkeys(("/v1/completions", "/openai/v1/completions"), "send the text to /openai/v1/chat/completions"),
     "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
     "/monitoring/prometheus/metrics": 'read /metrics of the main port, with protocol="tensorflow-serving"',
+    "/page/tensorflow-serving/*": "send the request to TensorFlow Serving's port, --tensorflow-serving-port",
     "/page/repository*": "use /v2/repository/index and /v2/repository/models/<name>/load, or unload",
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
     "conform --html": "write the report with `--json`; the table is for people",

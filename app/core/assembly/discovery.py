@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -56,10 +55,6 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     if versions:
         served = _served_versions(path, versions, shared)
         sources = [_version_source(path, folder, shared) for folder in served]
-        taken = {source.version for source in sources}
-        others = _fallbacks(path, [folder for folder in versions if folder not in served], shared)
-        fallbacks = tuple(source for source in others if source.version not in taken)
-        sources = [msgspec.structs.replace(source, fallbacks=fallbacks) for source in sources]
     elif _is_model(path):
         sources = [_source(path, shared, _name(path), "1")]
     else:
@@ -68,7 +63,7 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         raise ModelError(
             f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them{advice_in(path)}"
         )
-    return [source.with_changes(imported=imported) for source in sources]
+    return [msgspec.structs.replace(source, imported=imported) for source in sources]
 
 
 def _model_class(path: Path) -> str:
@@ -115,7 +110,7 @@ def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[Model
         raise ModelError(f"--model-name: {_EXPECTED_NAME}, got {name!r}")
     if len({source.name for source in sources}) > 1:
         return sources
-    return [source.with_changes(name=name) for source in sources]
+    return [msgspec.structs.replace(source, name=name) for source in sources]
 
 
 def _model_folders(repository: Path) -> Sequence[Path]:
@@ -182,25 +177,6 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
 def _version_source(path: Path, folder: Path, shared: ModelSettings) -> ModelSource:
     settings = _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
     return _source(folder, settings, _name(path), _version_name(folder), root=path)
-
-
-def _fallbacks(path: Path, folders: Sequence[Path], settings: ModelSettings) -> Sequence[ModelSource]:
-    """Return the versions in `folders` and the model beside the version folders, the latest first.
-
-    The settings "all" and "latest" let the server choose among versions; a list does not.
-    """
-    if not isinstance(settings.versions, str):
-        return ()
-    sources: list[ModelSource] = []
-    for folder in folders:
-        # An earlier version must not prevent serving the latest one.
-        with suppress(ModelError):
-            sources.append(_version_source(path, folder, settings))
-    bare = ModelSource(name=path.name, version="1", folder=path)
-    # The version that was served before the folder of the next one was written, as by `charioteer quantize`.
-    if any(runtime.recognises(bare) for runtime in registry().runtimes):
-        sources.append(_source(path, settings, _name(path), "1"))
-    return sorted(sources, key=lambda source: version_sort_key(source.version), reverse=True)
 
 
 def _name(folder: Path) -> str:

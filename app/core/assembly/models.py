@@ -63,7 +63,7 @@ def _demo_models() -> list[ModelSource]:
             sources += model_at(DEMO_MODELS / name)
         elif (package := find_spec(place[0])) is not None and package.origin is not None:
             file = Path(package.origin).parent / place[1]
-            sources += [model_at(file)[0].with_changes(name=name)] if file.is_file() else []
+            sources += [msgspec.structs.replace(model_at(file)[0], name=name)] if file.is_file() else []
     return sources
 
 
@@ -84,7 +84,6 @@ def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, .
         signing_key=options.model_signing_key,
         links=links,
         options=tuple(options.of(kind) for plugin in registry().loaded.values() for kind in plugin.model_options),
-        fallbacks=tuple(_configured(fallback, options, links) for fallback in source.fallbacks),
     )
 
 

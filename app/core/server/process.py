@@ -60,16 +60,10 @@ class ModelLoading:
         self.when_finished(any(registration.servable is not None for registration in self._registry.registrations))
 
     async def _load_versions(self, sources: Sequence[ModelSource]) -> None:
-        """Load all versions of a model, and if all fail, the latest of its fallbacks that loads."""
+        """Load all versions of a model, and say which one answers if the latest fails."""
         loads = (run_in_daemon_thread(partial(self._load_one, source)) for source in sources)
         registrations = await asyncio.gather(*loads)
         latest = max(registrations, key=lambda registration: version_sort_key(registration.source.version))
-        if all(registration.servable is None for registration in registrations):
-            for fallback in latest.source.fallbacks:
-                if not self._registry.add(fallback, instead_of=latest):
-                    return
-                if (await run_in_daemon_thread(partial(self._load_one, fallback))).servable is not None:
-                    break
         if note := self._registry.fallback_note(latest):
             fields = {"model": latest.source.name, "version": latest.source.version}
             _logger.warning("model falls back to an earlier version", extra={**fields, "reason": latest.detail + note})

@@ -192,7 +192,6 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         links: folders to which links in the model's folder may lead.
         options: the operator's options of plugins; `of` returns those of one plugin.
         fault: why it cannot be served, if this is known before its files are opened.
-        fallbacks: versions that are not served unless all that are served fail to load, the latest first.
     """
 
     name: str
@@ -208,12 +207,6 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Path, ...] = ()
     options: tuple[object, ...] = ()
     fault: str | None = None
-    fallbacks: "tuple[ModelSource, ...]" = ()
-
-    def with_changes(self, **changes: object) -> "ModelSource":
-        """Return the source with changed fields, which its fallbacks share."""
-        fallbacks = tuple(fallback.with_changes(**changes) for fallback in self.fallbacks)
-        return msgspec.structs.replace(self, fallbacks=fallbacks, **changes)
 
     def of(self, kind: type[T]) -> T:
         """Return the operator's options of a plugin, of the class that it lists in `Plugin.model_options`."""

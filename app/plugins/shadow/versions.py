@@ -37,6 +37,4 @@ def shadow_source(source: ModelSource, served: Sequence[str]) -> ModelSource:
         if settings.onnxruntime.devices is None:
             settings = msgspec.structs.replace(settings, onnxruntime=source.settings.onnxruntime)
     file = None if settings.uri is None else folder / settings.uri
-    return msgspec.structs.replace(
-        source, version=version, folder=folder, settings=settings, file=file, fallbacks=(), fault=None
-    )
+    return msgspec.structs.replace(source, version=version, folder=folder, settings=settings, file=file, fault=None)

@@ -121,32 +121,16 @@ def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "served", "fallbacks"),
-    [
-        ({}, ["10", "9"], ["1"]),
-        ({"versions": "all"}, ["10", "9"], ["1"]),
-        ({"versions": "latest"}, ["10"], ["9", "1"]),
-        ({"versions": ["9"]}, ["9"], []),
-    ],
+    ("settings", "served"),
+    [({}, ["10", "9"]), ({"versions": "latest"}, ["10"]), ({"versions": ["9"]}, ["9"])],
 )
-def test_fallbacks_are_the_earlier_versions_and_the_model_beside_them(
-    tmp_path: Path, settings: dict[str, object], served: list[str], fallbacks: list[str]
+def test_versions_are_served_as_the_settings_say(
+    tmp_path: Path, settings: dict[str, object], served: list[str]
 ) -> None:
     create_files(tmp_path, "m/model.onnx", "m/9/model.onnx", "m/10/model.onnx", settings=json.dumps(settings))
-    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships", allow_code=True))
+    sources = find_models(ModelOptions(model=tmp_path / "m", model_name="ships"))
     assert sorted(source.version for source in sources) == served
-    for source in sources:
-        assert [fallback.version for fallback in source.fallbacks] == fallbacks
-        for fallback in source.fallbacks:
-            assert (fallback.name, fallback.allow_code) == ("ships", True)
-            assert fallback.folder == (tmp_path / "m" / "9" if fallback.version == "9" else tmp_path / "m")
-
-
-def test_fallback_with_an_unreadable_configuration_is_ignored(tmp_path: Path) -> None:
-    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx", settings='{"versions": "latest"}')
-    (tmp_path / "m" / "1" / "model-settings.json").write_text("{")
-    (source,) = model_at(tmp_path / "m")
-    assert (source.version, source.fallbacks) == ("2", ())
+    assert {source.name for source in sources} == {"ships"}
 
 
 def test_versions_inherit_settings_unless_they_have_their_own(tmp_path: Path) -> None:

@@ -152,17 +152,6 @@ class Registry:
             self._models = models
             self._names_by_chariot_id = self._chariot_ids()
 
-    def add(self, source: ModelSource, instead_of: Registration) -> bool:
-        """Add a version that is not loaded yet; return False if its model was unloaded or reloaded meanwhile."""
-        with self._lock:
-            versions = self._models.get(source.name, {})
-            if versions.get(instead_of.source.version) is not instead_of:
-                return False
-            added = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
-            self._models = {**self._models, source.name: {**versions, source.version: added}}
-            self._names_by_chariot_id = self._chariot_ids()
-            return True
-
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""
         previous = self._models.get(source.name, {}).get(source.version)

@@ -93,17 +93,6 @@ def test_unready_reason_names_the_version_that_answers_instead_of_the_latest() -
     assert registry.not_ready_reason == "detector/1: not loaded yet"
 
 
-def test_version_is_added_unless_its_model_was_reloaded_meanwhile() -> None:
-    registry = registry_of(source(version="2"))
-    failed = registry.load(source(version="2"), fail_to_load)
-    assert registry.add(source(version="1"), instead_of=failed)
-    assert registry.find("detector", registry.load(source(version="1"), load_detector).source.version).servable
-    registry.replace("detector", [failed])
-    registry.load(source(version="2"), load_detector)
-    assert not registry.add(source(version="1"), instead_of=failed)
-    assert [version.source.version for version in registry.versions("detector")] == ["2"]
-
-
 def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
     registry = registry_of(source("b"), source("a", "10"), source("a", "2"), loaded=["1", "2", "10"])
     name, version = rejection(registry.find, "c"), rejection(registry.find, "a", "9")
