@@ -13,7 +13,7 @@ _TABLE, _, _HELPERS = PAGE.partition("### Its functions")[2].partition("\n## ")[
 
 MAX_FILES, MAX_FUNCTIONS = 44, 144
 """Files and functions of the product that a detection runs. The numbers may only fall."""
-MAX_FILE_LINES, MAX_FUNCTION_LINES = 331, 60
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 60
 
 
 @pytest.fixture(scope="module")

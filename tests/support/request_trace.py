@@ -35,6 +35,9 @@ _WARM_UP, _REQUESTS = 30, 9
 _REST_SECONDS = 0.03
 """After a response, for what the server does behind it; its observers get several requests at once."""
 
+_THREADS = ("MainThread", "inference-")
+"""Prefixes of the names of threads that answer requests."""
+
 _Place = tuple[CodeType, CodeType | None]
 """Code that ran, and the nearest code of the product that called it."""
 
@@ -81,7 +84,7 @@ class _Recorder:
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or self.places is None or not frame.f_code.co_filename.startswith(_PACKAGES):
             return
-        if not _is_other_task():
+        if threading.current_thread().name.startswith(_THREADS) and not _is_other_task():
             caller = frame.f_back
             while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGES):
                 caller = caller.f_back

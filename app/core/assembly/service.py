@@ -25,7 +25,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.grpc.interceptors import CallShedder
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
-from app.core.server.http.cross_site import allowed_hosts, parse_origins
+from app.core.server.http.request_rules import allowed_hosts, parse_origins
 from app.core.server.http.transport import open_transport
 from app.core.server.process import ModelLoading, polling
 from app.core.server.process_setup import releasing_memory

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +16,8 @@ from app.core.engine.executor import Answer, Executor
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
 from app.core.engine.request_context import RequestContext
-from app.core.engine.request_job import DeadlineTimer, DisconnectWatch, RequestJob, wait_recorded
-from app.core.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
+from app.core.engine.request_job import EndWatch, RequestJob, wait_recorded
+from app.core.engine.scheduling.admission import Admission, QueueLimits
 from app.core.engine.scheduling.background import Background
 from app.core.engine.scheduling.thread_pool import ThreadPool
 from app.core.engine.streams.bridge import StreamBridge
@@ -59,6 +59,7 @@ class Engine(Readiness):
         queue_limits: limits on waiting requests; requests beyond them are refused at once.
 
     Attributes:
+        admission: counts the inferences that run, wait, arrive or stream, without those of other lanes.
         extensions: names of extensions of the Open Inference Protocol that plugins add.
         draining: whether long requests should finish early, because the server stops.
     """
@@ -79,18 +80,12 @@ class Engine(Readiness):
         self.draining = self._aborting = self._closed = False
         self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers)
-        registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
-        pool = ThreadPool(workers, "inference")
-        admission = Admission(
-            workers,
-            queue_limits,
-            registry.max_waiting,
-            lambda: registry.only_model is None,
-            pool.expected_wait,
-            clients,
+        registry, pool = self.registry, ThreadPool(workers, "inference")
+        self.admission = Admission(
+            workers, queue_limits, registry.max_waiting, lambda: registry.only_model is None, pool.expected_wait
         )
         self._queue_limits = queue_limits
-        self._main_lane = Lane(pool, admission)
+        self._main_lane = Lane(pool, self.admission)
         self._lanes = {"inference": self._main_lane}
 
     def attach(self, parts: "Parts") -> None:
@@ -110,28 +105,6 @@ class Engine(Readiness):
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
         return any(lane.admission.in_flight for lane in self._lanes.values())
-
-    @property
-    def in_flight(self) -> int:
-        """Return the number of requests that run or wait."""
-        return self._main_lane.admission.in_flight
-
-    def has_idle_worker(self) -> bool:
-        """Return whether a worker is left for a request after all that run, wait or arrive."""
-        return self._main_lane.admission.has_idle_worker()
-
-    def arriving(self, has_body: bool) -> AbstractContextManager[None]:
-        """While entered, count a request whose body arrives, for `overload`; not if it has none."""
-        return self._main_lane.admission.arriving(has_body)
-
-    def count_stream(self, context: RequestContext) -> AbstractContextManager[None]:
-        """While entered, count a client's stream in addition to its requests, as `ClientLimit.slot`."""
-        return self._main_lane.admission.clients.slot(context)
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of requests in flight beyond those that the workers can run."""
-        return self._main_lane.admission.waiting
 
     async def handle(
         self,
@@ -193,15 +166,12 @@ class Engine(Readiness):
             try:
                 self._executor.report(context)
             finally:
-                self._main_lane.admission.release(queue, context)
+                self.admission.release(queue, context)
 
         source = self._executor.stream(context, decode, encode_chunk, encode)
         bridge = StreamBridge(source, queue, self._main_lane.pool, on_end, context)
         try:
-            with (
-                closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
-                closing(DisconnectWatch(context, lambda: bridge.cancel(disconnected=True))),
-            ):
+            with closing(EndWatch(context, lambda disconnected: bridge.cancel(disconnected=disconnected))):
                 while (item := await bridge.next_item()) is not None:
                     yield item
                 await wait_recorded(context)
@@ -222,7 +192,7 @@ class Engine(Readiness):
         if lane is None:
             pool = ThreadPool(workers, name, low_priority=True)
             limits = QueueLimits(max_waiting=2 * workers, request_timeout=self._queue_limits.request_timeout)
-            clients = self._main_lane.admission.clients
+            clients = self.admission.clients
             admission = Admission(
                 workers, limits, lambda _: None, lambda: False, pool.expected_wait, clients, f"{name}s"
             )
@@ -238,7 +208,7 @@ class Engine(Readiness):
 
         With `when_idle`, its jobs start only while a worker of inferences is idle.
         """
-        may_run = self.has_idle_worker if when_idle else None
+        may_run = self.admission.has_idle_worker if when_idle else None
         return Background(name, max_waiting, max_bytes, may_run=may_run, **options)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
@@ -247,14 +217,14 @@ class Engine(Readiness):
         Without a model name, only the limits that are the same for all models are checked.
         """
         queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
-        return self._main_lane.admission.overload(queue)
+        return self.admission.overload(queue)
 
     def report_rejected(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         context.failure = error
-        self._executor.start(context)
+        self._executor.unfinished.add(context)
         self._executor.report(context)
         return error
 
@@ -302,7 +272,7 @@ class Engine(Readiness):
             context.max_queue_seconds = lane.admission.acquire(context, queue, None if is_long else deadline)
         except InferenceError as error:
             raise self.report_rejected(context, error, model_name) from None
-        self._executor.start(context)
+        self._executor.unfinished.add(context)
         return queue
 
     async def _wait(self, job: RequestJob[WireT]) -> WireT:
@@ -310,9 +280,8 @@ class Engine(Readiness):
 
         Raise InferenceError for every failure.
         """
-        watch = DisconnectWatch(job.context, job.cancel)
         try:
-            await job.done
+            return await job.done
         except asyncio.CancelledError:
             # gRPC cancels the handler when a client disconnects, and the server when it must stop.
             aborted = self._is_aborted(job.context)
@@ -322,9 +291,6 @@ class Engine(Readiness):
             if aborted:
                 raise stopping_error() from None
             raise
-        finally:
-            watch.close()
-        return job.result()
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""

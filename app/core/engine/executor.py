@@ -32,7 +32,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """Find the model of a request, run it, and report the outcome to the observers."""
+    """Find the model of a request, run it, and report the outcome to the observers.
+
+    Attributes:
+        unfinished: the requests whose report is expected.
+    """
 
     def __init__(self, registry: Registry, limits: Limits, observers: BatchedObservers) -> None:
         self._registry = registry
@@ -40,16 +44,12 @@ class Executor:
         self._observers = observers
         self._annotators: list[OutputAnnotator] = []
         self._record_sink: RecordSink | None = None
-        self._unfinished: set[RequestContext] = set()
+        self.unfinished: set[RequestContext] = set()
 
     def attach(self, annotators: Sequence[OutputAnnotator], record_sink: RecordSink | None) -> None:
         """Add annotators, and a record sink if one is given."""
         self._annotators += annotators
         self._record_sink = record_sink or self._record_sink
-
-    def start(self, context: RequestContext) -> None:
-        """Expect the report of a request."""
-        self._unfinished.add(context)
 
     def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were refused before they were read. They are not recorded."""
@@ -59,7 +59,7 @@ class Executor:
 
     def fail_unfinished(self, error: InferenceError) -> None:
         """Report all requests that are not finished as failed with `error`, even if their workers still run."""
-        for context in tuple(self._unfinished):
+        for context in tuple(self.unfinished):
             context.failure = context.failure or error
             self.report(context)
 
@@ -139,7 +139,7 @@ class Executor:
         """Record a finished request, then report it to the observers. Does nothing if it was reported before."""
         try:
             # One thread removes it: this is atomic.
-            self._unfinished.remove(context)
+            self.unfinished.remove(context)
         except KeyError:
             return
         context.finish()

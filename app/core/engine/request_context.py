@@ -136,11 +136,6 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
             raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=max(1, math.ceil(waited)))
 
-    def take_recorded(self) -> "Future[None] | None":
-        """Return `recorded`, and drop it: its callbacks refer to this context, and a cycle would keep the images."""
-        recorded, self.recorded = self.recorded, None
-        return recorded
-
     def finish(self) -> None:
         """Set the fields that follow from the others when the request has ended."""
         self.id = f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"
@@ -160,4 +155,5 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             self.model_name = request.model_name
             if values := metadata_values(request):
                 self.metadata = [read_metadata(value) for value in values]
-        self.model_name = truncate(self.model_name, _MAX_MODEL_NAME)
+        if len(self.model_name) > _MAX_MODEL_NAME:
+            self.model_name = truncate(self.model_name, _MAX_MODEL_NAME)

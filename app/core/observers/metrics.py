@@ -113,5 +113,9 @@ class StateMetrics(Collector):
             if model.enabled:
                 models.add_metric([model.source.name, model.source.version], int(model.state is ModelState.READY))
         yield models
-        yield GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait.", engine.in_flight)
-        yield GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker.", engine.waiting)
+        yield GaugeMetricFamily(
+            "charioteer_requests_in_flight", "Requests that run or wait.", engine.admission.in_flight
+        )
+        yield GaugeMetricFamily(
+            "charioteer_requests_waiting", "Requests that wait for a worker.", engine.admission.waiting
+        )

@@ -5,6 +5,7 @@ The platform calls ``/v2/models/m-<id>/infer/``. Its own public engines serve ``
 
 from collections.abc import Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from app.core.protocols.protocol import (
 
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
+_is_chariot = methodcaller("startswith", CHARIOT_PREFIX)
 
 
 def chariot_endpoints(
@@ -33,7 +35,8 @@ def chariot_endpoints(
 ) -> Sequence[Endpoint]:
     """Return the endpoints for readiness, liveness, and inference on all of Chariot's paths.
 
-    `start`, `body`, `answer` and `media_types` are those of the inference endpoints.
+    `start`, `body`, `answer` and `media_types` are fields of the inference endpoints. The context that `start` gets has
+    the name of the model.
     """
 
     async def ready(_: HttpRequest) -> Response[bytes]:
@@ -73,7 +76,3 @@ def chariot_endpoints(
             for path in (_MODEL, _VERSION)
         ),
     ]
-
-
-def _is_chariot(target: str) -> bool:
-    return target.startswith(CHARIOT_PREFIX)

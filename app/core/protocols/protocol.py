@@ -69,7 +69,8 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
             operations.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
         queue_model: for an inference, returns the model in whose queue a request waits; empty if its body names it.
-            While that queue is full, requests are rejected before their body is read. None for other operations.
+            Called once: `start` finds the result as `model_name` of its context. While that queue is full, requests are
+            rejected before their body is read. None for other operations.
     """
 
     path: str

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 
-from app.core.engine.models.registry import ModelState, Registration, Registry, version_sort_key, warn_of_hidden_name
-from app.core.engine.models.repository import Repository
+from app.core.engine.models.registry import ModelState, Registration, Registry, version_sort_key
+from app.core.engine.models.repository import Repository, warn_of_hidden_name
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.server.grpc.server import GrpcServer

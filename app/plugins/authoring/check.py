@@ -19,7 +19,7 @@ from app.core.cli.inputs import predict_records, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.samples import SAMPLE_TEXT, sample_image
 from app.core.cli.terminal import console, counted, printable, progress, table
-from app.core.engine.models.registry import chariot_name_warning
+from app.core.engine.models.repository import chariot_name_warning
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.core.hooks import Host, Parts, Port, Protocols
-from app.core.server.http.cross_site import ANY_ORIGIN, parse_origins
+from app.core.server.http.request_rules import ANY_ORIGIN, parse_origins
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.network import DefaultPort
 from app.core.settings.server import ServerSettings

@@ -72,9 +72,9 @@ def test_request_that_ends_during_decoding_is_answered_and_skips_the_model(
             disconnect.set()
         with rejects(kind=kind):
             await call
-        assert engine.in_flight == 1
+        assert engine.admission.in_flight == 1
         decoder.released.set()
-        await wait_until_async(lambda: engine.in_flight == 0)
+        await wait_until_async(lambda: engine.admission.in_flight == 0)
 
     run_with_engine(run, observer, workers=1)
     (event,) = observer.events
@@ -102,9 +102,9 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy() -> None
         request_with_timeout = msgspec.structs.replace(request(), timeout=0.5)
         with rejects(kind=ErrorKind.DEADLINE_EXCEEDED):
             await engine.handle(new_context(timeout=3600), "detector", lambda: request_with_timeout, encode)
-        assert engine.in_flight == 1
+        assert engine.admission.in_flight == 1
         released.set()
-        await wait_until_async(lambda: engine.in_flight == 0)
+        await wait_until_async(lambda: engine.admission.in_flight == 0)
 
     run_with_engine(run, observer, workers=1)
     assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
@@ -123,7 +123,7 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
             timeout=0.05 if reason == "time" else None, disconnected=disconnect.wait if reason == "gone" else None
         )
         second = asyncio.create_task(engine.handle(info, "detector", queued.decode, name_of))
-        await wait_until_async(lambda: engine.in_flight == 2)
+        await wait_until_async(lambda: engine.admission.in_flight == 2)
         if reason == "gone":
             disconnect.set()
         if reason == "cancelled":
@@ -133,7 +133,7 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
         else:
             with rejects(kind=expected):
                 await second
-        assert engine.in_flight == 1
+        assert engine.admission.in_flight == 1
         decoder.released.set()
         assert await first == "detector"
 
@@ -180,7 +180,7 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
             second.cancel()
         with pytest.raises((asyncio.CancelledError, InferenceError)):
             await second
-        await wait_until_async(lambda: engine.in_flight == 1)
+        await wait_until_async(lambda: engine.admission.in_flight == 1)
         decoder.released.set()
         await busy
 
@@ -219,7 +219,7 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
             )
             for _ in range(2)
         ]
-        await wait_until_async(lambda: decoder.count == 1 and engine.in_flight == 2)
+        await wait_until_async(lambda: decoder.count == 1 and engine.admission.in_flight == 2)
         engine.start_drain()
         for call in calls:
             call.cancel()
@@ -227,7 +227,7 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
             with pytest.raises(InferenceError, match="stopping"):
                 await call
         decoder.released.set()
-        await wait_until_async(lambda: engine.in_flight == 0)
+        await wait_until_async(lambda: engine.admission.in_flight == 0)
 
     run_with_engine(run, observer, workers=1)
     assert decoder.count == 1

@@ -252,7 +252,7 @@ def test_request_is_released_after_its_response() -> None:
         for _ in range(5):
             await engine.handle(new_context(), "detector", decode, name_of)
         await wait_until_async(
-            lambda: not engine.in_flight and all(reference() is None for reference in references[:-1])
+            lambda: not engine.admission.in_flight and all(reference() is None for reference in references[:-1])
         )
 
     gc.disable()

@@ -13,9 +13,10 @@ from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
 from app.core.server.auth.http_access import HttpAccess
-from app.core.server.http.bodies import BodyError
-from app.core.server.http.framing import reject_bad_framing
+from app.core.server.http.exchange import BodyError
 from app.core.server.http.inference_app import InferenceApp
+from app.core.server.http.request_rules import guard_requests
+from app.core.server.http.route_table import RouteTable
 from app.core.server.http.transport import Transport
 from app.core.server.listen import open_listen_socket
 from app.core.server.serving import HttpServer, Listener, ShutdownHooks
@@ -43,8 +44,8 @@ class HttpTestServer:
         self.metrics = metrics
         # An application without protocols limits the bodies of all requests.
         engine: Any = None
-        limited = InferenceApp(engine, [], _application(self), HttpAccess(None), transport.bodies)
-        self.listener = Listener(app=reject_bad_framing(cast("ASGIApp", limited)))
+        limited = InferenceApp(engine, RouteTable(engine, []), _application(self), HttpAccess(None), transport.bodies)
+        self.listener = Listener(app=guard_requests(cast("ASGIApp", limited)))
         self.release = threading.Event()
         self.client_left = threading.Event()
         self.request_started = threading.Event()

@@ -1,6 +1,5 @@
 """The registry: all models of a server, their states, and the lookup by name, version or Chariot id."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -17,8 +16,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 LATEST = "latest"
 _MAX_CHOICES = 10
 """Maximum number of names in an error; a repository may have hundreds of models."""
-
-_logger = logging.getLogger(__name__)
 
 CHARIOT_PREFIX = "m-"
 """The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
@@ -127,10 +124,6 @@ class Registry:
         limits = [version.source.settings.max_waiting for version in self._models.get(name, {}).values()]
         return max((limit for limit in limits if limit is not None), default=None)
 
-    def has_model(self, name: str) -> bool:
-        """Return whether a model in any state has this name."""
-        return name in self._models
-
     def known_name(self, name: str) -> str:
         """Return `name` if a model in any state has it, otherwise "": clients may invent names."""
         return name if name in self._models else ""
@@ -200,7 +193,10 @@ class Registry:
         """
         if target and not target.startswith(CHARIOT_PREFIX):
             return target
-        if self.only_model is not None or not target:
+        models = self._models
+        if len(models) == 1:
+            return next(iter(models))
+        if not target:
             return self.default_name()
         chariot_id = target.removeprefix(CHARIOT_PREFIX)
         name = self._names_by_chariot_id.get(chariot_id.lower(), target)
@@ -269,22 +265,6 @@ def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> 
         if is_ctrl_c(error):
             raise
         raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
-
-
-def chariot_name_warning(name: str) -> str:
-    """Return a warning for a name that V2 paths read as a Chariot id; empty for any other name."""
-    if not name.startswith(CHARIOT_PREFIX):
-        return ""
-    return (
-        f"Under /v2/models/ the name {name!r} means the Chariot id {name.removeprefix(CHARIOT_PREFIX)!r}, and is "
-        "answered in Chariot's format; rename the model to serve it over KServe V2"
-    )
-
-
-def warn_of_hidden_name(name: str) -> None:
-    """Log a warning if V2 paths read the name of a model as a Chariot id."""
-    if reason := chariot_name_warning(name):
-        _logger.warning("model name hidden", extra={"model": name, "reason": reason})
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from app.core.engine.error_text import redact_paths
-from app.core.engine.models.registry import ModelState, Registration, Registry, load_model, warn_of_hidden_name
+from app.core.engine.models.registry import CHARIOT_PREFIX, ModelState, Registration, Registry, load_model
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.settings.model import ModelError, ModelSource
@@ -140,7 +140,7 @@ class Repository:
             if name in previous:
                 fingerprints[name] = previous[name]
         changed = [name for name, fingerprint in fingerprints.items() if previous.get(name) != fingerprint]
-        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.has_model(name)]
+        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.known_name(name)]
         tasks = {name: self._start_change(name, self.load) for name in changed}
         tasks |= {name: self._start_change(name, self.unload) for name in removed}
         if tasks:
@@ -204,3 +204,19 @@ def _fingerprint(sources: Sequence[ModelSource]) -> object:
             if file.is_file():
                 fingerprint.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
     return fingerprint
+
+
+def chariot_name_warning(name: str) -> str:
+    """Return a warning for a name that V2 paths read as a Chariot id; empty for any other name."""
+    if not name.startswith(CHARIOT_PREFIX):
+        return ""
+    return (
+        f"Under /v2/models/ the name {name!r} means the Chariot id {name.removeprefix(CHARIOT_PREFIX)!r}, and is "
+        "answered in Chariot's format; rename the model to serve it over KServe V2"
+    )
+
+
+def warn_of_hidden_name(name: str) -> None:
+    """Log a warning if V2 paths read the name of a model as a Chariot id."""
+    if reason := chariot_name_warning(name):
+        _logger.warning("model name hidden", extra={"model": name, "reason": reason})

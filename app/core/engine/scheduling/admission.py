@@ -183,7 +183,8 @@ class Admission:
             thread takes to wake up is not queueing.
         """
         wait: float | None = 0.0
-        self.clients.acquire(context)
+        if self.clients.max_in_flight is not None:
+            self.clients.acquire(context)
         if self.in_flight >= self._workers:
             wait = self._limited_wait(model, deadline)
             if (error := self._rejection(model, wait, deadline)) is not None:
@@ -196,7 +197,8 @@ class Admission:
 
     def release(self, model: str, context: RequestContext) -> None:
         """Stop counting a request for `model`."""
-        self.clients.release(context)
+        if self.clients.max_in_flight is not None:
+            self.clients.release(context)
         with self._lock:
             self.in_flight -= 1
             self._in_flight_by_model[model] -= 1

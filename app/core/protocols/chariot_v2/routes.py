@@ -31,16 +31,15 @@ class ChariotV2(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
-            name = engine.registry.name_for_path(head.target)
             media_type = media_type_of(head.headers.get("content-type", ""))
             return CodecCall(
-                model_name=name,
+                model_name=context.model_name,
                 decode=partial(
                     decode,
                     body,
                     media_type=media_type,
                     parameters_header=head.headers.get(PARAMETERS_HEADER),
-                    model_name=name,
+                    model_name=context.model_name,
                     model_version=head.version,
                     request_id=context.request_id,
                     limits=engine.limits,

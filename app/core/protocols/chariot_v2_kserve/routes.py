@@ -19,13 +19,12 @@ class ChariotV2KServe(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
-            name = engine.registry.name_for_path(head.target)
             return CodecCall(
-                model_name=name,
+                model_name=context.model_name,
                 decode=partial(
                     decode,
                     body,
-                    model_name=name,
+                    model_name=context.model_name,
                     model_version=head.version,
                     request_id=context.request_id,
                     limits=engine.limits,

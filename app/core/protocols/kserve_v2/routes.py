@@ -91,6 +91,7 @@ class KServeV2(HttpProtocol):
                     f"{path}/infer",
                     "Infer with a model",
                     start=partial(_start, engine),
+                    queue_model=lambda head: engine.registry.name_for_path(head.target),
                     body=WireRequest,
                     answer=WireResponse,
                     media_types=(_BINARY,),
@@ -99,8 +100,8 @@ class KServeV2(HttpProtocol):
         return endpoints
 
 
-def _start(engine: Engine, head: RequestHead, body: bytes, _: RequestContext) -> CodecCall:
-    registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
+def _start(engine: Engine, head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
+    registration = engine.registry.find(context.model_name, head.version)
     name, servable = registration.source.name, registration.ready_servable()
     selection = OutputSelection()
 

@@ -165,7 +165,7 @@ class KServeV2Grpc(GrpcProtocol):
             context = read_call_info(call, self.name)
             in_band = metadata_of(call).get(_STATUS_KEY) != "true"
             try:
-                with engine.count_stream(context):
+                with engine.admission.clients.slot(context):
                     async with aclosing(_until_stopping(stopping, requests)) as received:
                         async for data in received:
                             # A context belongs to one request.

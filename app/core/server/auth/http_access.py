@@ -12,7 +12,7 @@ from app.core.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFT
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import AUDITED
 from app.core.server.auth.credentials import AUTHORIZATION, KEY_HEADER, AccessError, Identity
-from app.core.server.http.cross_site import has_basic_credentials, is_reported_cross_site
+from app.core.server.http.request_rules import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 
 Connection = ASGIConnection[Any, Any, Any, Any]

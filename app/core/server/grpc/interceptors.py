@@ -88,7 +88,7 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         protocol = self._protocols.get(handler_call_details.method)
-        overload = None if protocol is None or self._engine.has_idle_worker() else self._engine.overload(None)
+        overload = None if protocol is None or self._engine.admission.has_idle_worker() else self._engine.overload(None)
         if protocol is None or overload is None:
             return await continuation(handler_call_details)
         error = InferenceError(ErrorKind.OVERLOADED, OVERLOADED, retry_after=overload.retry_after)

@@ -19,14 +19,12 @@ from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import Connection, HttpAccess, requires
 from app.core.server.http.accept import wants_html
-from app.core.server.http.bodies import Bodies
-from app.core.server.http.compression import COMPRESSION
-from app.core.server.http.cors import cors_config
-from app.core.server.http.cross_site import find_state_changing_paths, reject_cross_site
 from app.core.server.http.dispatch import AllowedMethods, create_handlers
 from app.core.server.http.errors import create_error_handlers, rejection_body_builder
-from app.core.server.http.framing import reject_bad_framing
-from app.core.server.http.inference_app import InferenceApp
+from app.core.server.http.exchange import COMPRESSION, Bodies
+from app.core.server.http.inference_app import Application, InferenceApp
+from app.core.server.http.request_rules import cors_config, find_state_changing_paths, guard_requests
+from app.core.server.http.route_table import RouteTable
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _STATUSES_WITH_ALLOW = (204, 405)
@@ -171,15 +169,15 @@ def _application(
             logging_config=None,
         )
     bodies = entry.bodies or Bodies(max_request_bytes)
-    inferences = InferenceApp(engine, protocols, app.answer_other, access, bodies, cors, entry.write_timeout)
-    guarded = reject_cross_site(
+    routes = RouteTable(engine, protocols)
+    inferences = InferenceApp(engine, routes, app.answer_other, access, bodies, cors, entry.write_timeout)
+    app.before_routes = guard_requests(
         cast("ASGIApp", inferences),
         state_changing_paths=find_state_changing_paths(protocols, engine),
         hosts=entry.hosts,
         origins=entry.origins,
-        rejection_body=rejection_body_builder(protocols, inferences.routes),
+        rejection_body=rejection_body_builder(protocols, routes),
     )
-    app.before_routes = reject_bad_framing(guarded)
     return app
 
 
@@ -194,23 +192,6 @@ def _hidden_pydantic() -> Generator[None]:
         yield
     finally:
         del sys.modules["pydantic"]
-
-
-class Application(Litestar):
-    """A Litestar application with another one before its routes, which passes on what it does not answer."""
-
-    before_routes: ASGIApp
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle one request, or the lifespan of the application."""
-        if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-        else:
-            await self.before_routes(scope, receive, send)
-
-    async def answer_other(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request that is no inference."""
-        await super().__call__(scope, receive, send)
 
 
 ApplicationT = TypeVar("ApplicationT", bound=Application)

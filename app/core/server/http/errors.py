@@ -13,7 +13,7 @@ from litestar.types import HTTPScope
 from app.core.protocols.protocol import HttpProtocol
 from app.core.protocols.status import http_status
 from app.core.removed import removed_advice
-from app.core.server.http.bodies import body_too_large
+from app.core.server.http.exchange import body_too_large
 from app.core.server.http.route_table import RouteTable
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -57,7 +57,17 @@ class RouteTable:
 
     def find(self, scope: Mapping[str, Any]) -> tuple[Route, Mapping[str, str]] | None:
         """Return the route of a POST request and the parameters of its path; None if it is no inference."""
-        match = self._pattern.fullmatch(self._path_of(scope))
+        if self._is_raw:
+            # A query makes the path another one there.
+            path = "" if scope["query_string"] else scope["raw_path"].decode("latin-1").partition("?")[0]
+        else:
+            path = scope["path"]
+            if root_path := scope.get("root_path"):
+                path = path.removeprefix(root_path)
+            if "//" in path or path.endswith("/"):
+                # The framework ignores slashes at the end, and repeated ones.
+                path = _SLASHES.sub("/", path.rstrip("/"))
+        match = self._pattern.fullmatch(path)
         if match is None or match.lastgroup is None:
             return None
         parameters = {name: match[group] for name, group in self._names[match.lastgroup]}
@@ -68,16 +78,6 @@ class RouteTable:
             if accepts is None or accepts(parameters.get("target", "")):
                 return route, parameters
         return None
-
-    def _path_of(self, scope: Mapping[str, Any]) -> str:
-        if self._is_raw:
-            # A query makes the path another one there.
-            return "" if scope["query_string"] else scope["raw_path"].decode("latin-1").partition("?")[0]
-        path: str = scope["path"]
-        if root_path := scope.get("root_path"):
-            path = path.removeprefix(root_path)
-        # The framework ignores slashes at the end, and repeated ones.
-        return _SLASHES.sub("/", path.rstrip("/")) if "//" in path or path.endswith("/") else path
 
     def _pattern_of(self, endpoint: Endpoint) -> str:
         """Return the pattern of a path, with a group for each parameter."""

@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from app.core.server.http.bodies import Bodies
+from app.core.server.http.exchange import Bodies
 from app.core.server.listen import connection_limit, raise_file_limit
 from app.core.server.tls import Certificates, load_certificates
 from app.core.settings.network import TransportSettings

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
-from app.core.server.http.cross_site import parse_origins
+from app.core.server.http.request_rules import parse_origins
 from app.core.settings.server import ServerSettings, SettingsError
 
 PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example")

@@ -10,8 +10,9 @@ from app.core.engine.engine import Engine
 from app.core.protocols.inference_call import Stream
 from app.core.protocols.protocol import Endpoint, HttpProtocol, infer_endpoint
 from app.core.server.auth.http_access import HttpAccess
-from app.core.server.http.bodies import Bodies
+from app.core.server.http.exchange import Bodies
 from app.core.server.http.inference_app import InferenceApp
+from app.core.server.http.route_table import RouteTable
 from tasks.inference.error import InferenceError, invalid
 from tests.support.servers.asgi_connection import Connection, body
 from tests.support.servers.grpc_server import build_engine
@@ -54,9 +55,9 @@ def answer(connection: Connection, bodies: Bodies | None = None) -> Streaming:
         raise AssertionError("a request that is no inference")
 
     async def run() -> None:
-        app: Any = InferenceApp(
-            build_engine(("detector",)), [protocol], other, HttpAccess(None), bodies or Bodies(1000), write_timeout=60
-        )
+        engine = build_engine(("detector",))
+        routes = RouteTable(engine, [protocol])
+        app: Any = InferenceApp(engine, routes, other, HttpAccess(None), bodies or Bodies(1000), write_timeout=60)
         await connection.run(app)
 
     protocol = Streaming()

@@ -1,18 +1,36 @@
-"""Receive the bodies of requests, with limits on their size, their time, and the memory of all of them."""
+"""One exchange over ASGI: the body of the request, within limits, and the response, compressed with gzip.
+
+Bodies have limits on their size, their time, and the memory of all of them.
+"""
 
 import asyncio
+import gzip
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+from litestar.config.compression import CompressionConfig
+from litestar.datastructures import Headers
 from litestar.exceptions import HTTPException
-from litestar.types import Receive
+from litestar.middleware.compression import CompressionMiddleware
+from litestar.types import HTTPScope, Receive, Scope, Send
+
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.inference_call import HttpResponse
+from app.core.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, pending_headers
 
 _MIN_BYTES_PER_SECOND = 1024
 """A body that arrives at least at this rate is never too slow."""
 
 _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes that the body of a request may always have, even when all bodies together have too many."""
+
+_MIN_COMPRESSED_BYTES = 1000
+_LEVEL = 1
+_REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
+"""Part of Accept-Encoding in which a client rejects gzip (RFC 9110, 12.4.2)."""
 
 
 def body_too_large(max_bytes: int) -> str:
@@ -21,7 +39,7 @@ def body_too_large(max_bytes: int) -> str:
 
 
 class BodyError(HTTPException):
-    """A body that is refused: its status is 408, 413 or 503. The connection closes after the answer."""
+    """A body that is rejected: its status is 408, 413 or 503. The connection closes after the response."""
 
     def __init__(self, status: int, message: str) -> None:
         headers = {"connection": "close"} if status != 503 else {"connection": "close", "retry-after": "1"}
@@ -61,14 +79,14 @@ class Bodies:
         self.end = math.inf
 
     def reject_incomplete_at(self, end: float) -> None:
-        """Refuse bodies that are incomplete at a time of the event loop, because the server stops."""
+        """Reject bodies that are incomplete at a time of the event loop, because the server stops."""
         self.end = end
         for timeout in self.waiting:
             timeout.reschedule(min(end, timeout.when() or end))
 
 
 class Body:
-    """The body of one request. Close it when the request is answered.
+    """The body of one request. Close it after the response.
 
     Attributes:
         is_complete: whether all of it has arrived.
@@ -140,7 +158,7 @@ class Body:
             pass
 
     async def drop(self, max_bytes: int, seconds: float) -> None:
-        """Receive and drop what arrives of the rest, so that the client reads its answer before the end."""
+        """Receive and drop what arrives of the rest, so that the client reads its response before the end."""
         dropped, deadline = 0, asyncio.get_running_loop().time() + seconds
         try:
             async with asyncio.timeout_at(deadline):
@@ -155,3 +173,76 @@ class Body:
         """Stop counting the bytes."""
         self._bodies.size -= self.size
         self.size = 0
+
+
+class Reply(msgspec.Struct, frozen=True, eq=False):
+    """The response to one inference, which is sent over ASGI. `cors` are headers for pages of other origins."""
+
+    context: RequestContext
+    scope: HTTPScope
+    transmit: Callable[[Any], Any]
+    cors: Sequence[tuple[str, str]] = ()
+
+    @property
+    def closes(self) -> bool:
+        """Return whether the client wants the connection to be closed after the response."""
+        return self.scope["http_version"] == "1.0" or any(
+            name == b"connection" and b"close" in value.lower() for name, value in self.scope["headers"]
+        )
+
+    async def send(self, answer: HttpResponse) -> None:
+        """Send a complete response."""
+        await self.start(answer)
+        await self.transmit({"type": "http.response.body", "body": answer.content, "more_body": False})
+
+    async def start(self, answer: HttpResponse, *, close: bool = False, streamed: bool = False) -> None:
+        """Send status and headers. The length of a streamed response is not known yet."""
+        context = self.context
+        headers = [
+            (b"content-type", answer.media_type.encode()),
+            (REQUEST_ID_HEADER.encode(), context.request_id.encode("latin-1")),
+        ]
+        if not streamed:
+            headers.append((b"content-length", b"%d" % len(answer.content)))
+        fields = {**dict(answer.headers), **pending_headers(self.scope), **context.response_headers}
+        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
+        headers += [(name.encode(), value.encode("latin-1")) for name, value in self.cors]
+        if context.base_id is not None:
+            headers.append((BASE_ID_HEADER.encode(), context.base_id.encode("latin-1")))
+        if close and "connection" not in fields:
+            headers.append((b"connection", b"close"))
+        await self.transmit({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+    async def part(self, content: bytes) -> None:
+        """Send a part of the content."""
+        await self.transmit({"type": "http.response.body", "body": content, "more_body": True})
+
+    async def end(self) -> None:
+        """End the response."""
+        await self.transmit({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def compressed(encode: Callable[..., HttpResponse], encodings: str, *arguments: Any) -> HttpResponse:
+    """Return the result of `encode`, compressed if Accept-Encoding, `encodings`, allows it."""
+    answer = encode(*arguments)
+    if len(answer.content) < _MIN_COMPRESSED_BYTES or "gzip" not in encodings or _REFUSED.search(encodings):
+        return answer
+    headers = (*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))
+    return msgspec.structs.replace(answer, content=gzip.compress(answer.content, _LEVEL), headers=headers)
+
+
+class _Compression(CompressionMiddleware):
+    """Compress responses, unless the client rejects gzip with a weight of zero, which Litestar does not read."""
+
+    def create_compression_send_wrapper(self, send: Send, compression_encoding: str, scope: Scope) -> Send:
+        is_rejected = _REFUSED.search(Headers.from_scope(scope).get("accept-encoding", ""))
+        return send if is_rejected else super().create_compression_send_wrapper(send, compression_encoding, scope)
+
+
+COMPRESSION = CompressionConfig(
+    backend="gzip",
+    minimum_size=_MIN_COMPRESSED_BYTES,
+    gzip_compress_level=_LEVEL,
+    middleware_class=_Compression,
+)
+"""The same rules for the routes of the framework."""

@@ -1,15 +1,22 @@
-"""Reject requests that pages of other sites send through a browser, and requests for foreign hosts."""
+"""Which requests reach the routes, and which pages of other origins may read the responses (CORS).
+
+Rejected are requests that a proxy before the server could read in another way, requests that pages of other sites send
+through a browser, and requests for foreign hosts.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 
 import msgspec
+from litestar.config.cors import CORSConfig
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from app.core.engine.engine import Engine
 from app.core.protocols.protocol import HttpProtocol
+from app.core.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER
 from app.core.server.auth.bind_policy import hostname_of, is_loopback_host
+from app.core.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.core.settings.server import ServerSettings, SettingsError
 
 _CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
@@ -21,6 +28,10 @@ _FOREIGN_HOST_MESSAGE = (
     "--allowed-hosts adds others"
 )
 
+_ID_HEADERS = (BASE_ID_HEADER, REQUEST_ID_HEADER)
+# The header of the page is missing because other sites must not send it.
+_REQUEST_HEADERS = (AUTHORIZATION, KEY_HEADER, "content-type", "traceparent", "tracestate", "x-request-timeout-ms")
+
 ANY_ORIGIN = "*"
 
 Headers = Mapping[bytes, bytes]
@@ -29,15 +40,15 @@ RejectionBody = Callable[[HTTPScope, str], bytes]
 """Builds the body of an error response from a request and a message."""
 
 
-def reject_cross_site(
+def guard_requests(
     app: ASGIApp,
     *,
-    state_changing_paths: Collection[str],
+    state_changing_paths: Collection[str] = (),
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     rejection_body: RejectionBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
-    """Return an application that rejects requests which pages of other origins can send through browsers, with 403.
+    """Return an application that rejects unclear requests (RFC 9112), and those of pages of other origins with 403.
 
     Browsers send simple requests for any page and only hide the response from it: a hostile page could unload models on
     a server that only its reader can reach. Browsers report the source of a request in `Sec-Fetch-Site` (W3C, Fetch
@@ -54,7 +65,7 @@ def reject_cross_site(
         hosts: names that `Host` may have besides the loopback names; None for any name (`allowed_hosts`).
         origins: origins whose pages may send requests, as browsers write them, or ``*`` for any; never with a stored
             password.
-        rejection_body: builds the body of an error response for a request.
+        rejection_body: builds the body of 403 for a request.
     """
     listed_origins, any_origin = {origin.encode() for origin in origins}, ANY_ORIGIN in origins
     # Parsing a host takes as long as the rest of these rules.
@@ -62,8 +73,13 @@ def reject_cross_site(
 
     async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            message = None
+            headers, message = dict(scope["headers"]), None
+            host_count = sum(name == b"host" for name, _ in scope["headers"])
+            if host_count != 1 or b"transfer-encoding" in headers:
+                response = _framing_error(scope, host_count)
+                if response is not None:
+                    await response(scope, receive, send)
+                    return
             if not is_allowed(headers.get(b"host")):
                 message = _FOREIGN_HOST_MESSAGE
             elif _is_cross_site(scope, headers, state_changing_paths):
@@ -77,6 +93,22 @@ def reject_cross_site(
         await app(scope, receive, send)
 
     return guarded_app
+
+
+def _framing_error(scope: HTTPScope, hosts: int) -> ASGIResponse | None:
+    """Return the response, after which the connection closes, to a request that has no one meaning; None if it has."""
+    encodings = [value for name, value in scope["headers"] if name == b"transfer-encoding"]
+    status = 400
+    if hosts != 1 and (hosts or scope["http_version"] == "1.1"):
+        message = f"Expected one Host header, got {hosts}"
+    elif encodings and scope["http_version"] == "1.0":
+        message = "HTTP/1.0 has no Transfer-Encoding"
+    elif encodings and b",".join(encodings).strip().lower() != b"chunked":
+        status, message = 501, "Expected chunked as Transfer-Encoding, got something else"
+    else:
+        return None
+    body = msgspec.json.encode({"error": message})
+    return ASGIResponse(body=body, status_code=status, headers={"connection": "close"})
 
 
 def find_state_changing_paths(protocols: Sequence[HttpProtocol], engine: Engine) -> Collection[str]:
@@ -141,11 +173,8 @@ def _is_cross_site(scope: HTTPScope, headers: Headers, state_changing_paths: Col
     if "/" + "/".join(filter(None, scope["path"].split("/"))) in state_changing_paths:
         sources = [headers[name] for name in (b"origin", b"referer") if name in headers]
         return is_reported_cross_site(headers) or not all(_is_own_url(headers, url) for url in sources)
-    return scope["method"] not in _SAFE_METHODS and _is_foreign_simple_request(headers)
-
-
-def _is_foreign_simple_request(headers: Headers) -> bool:
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE_MEDIA_TYPES:
+    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if scope["method"] in _SAFE_METHODS or media_type not in _SIMPLE_MEDIA_TYPES:
         return False
     if _fetch_site(headers):
         return is_reported_cross_site(headers)
@@ -165,3 +194,28 @@ def _is_own_url(headers: Headers, url: bytes) -> bool:
 def _without_default_port(netloc: bytes) -> bytes:
     """Return a host with its port, unless that is a default port."""
     return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")
+
+
+def cors_config(origins: Sequence[str], protocols: Sequence[HttpProtocol]) -> CORSConfig | None:
+    """Return the rules for the pages of `origins`; None without any, and with ``*``, as a protocol then answers."""
+    if not origins or ANY_ORIGIN in origins:
+        return None
+    request_headers = {name for protocol in protocols for name in protocol.request_headers}
+    response_headers = {name for protocol in protocols for name in protocol.response_headers}
+    return CORSConfig(
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=sorted({*_ID_HEADERS, *_REQUEST_HEADERS, *request_headers}),
+        expose_headers=sorted({*_ID_HEADERS, RETRY_AFTER, *response_headers}),
+    )
+
+
+def cors_headers(config: CORSConfig, origin: str) -> Sequence[tuple[str, str]]:
+    """Return the headers of a response to a page of `origin`, as the framework adds them on its routes."""
+    added = {name.lower(): value for name, value in config.simple_headers.items()}
+    if config.is_origin_allowed(origin):
+        added["access-control-allow-origin"] = origin
+        added["vary"] = "Origin"
+    added["access-control-allow-headers"] = ", ".join(sorted(set(config.allow_headers)))
+    added["access-control-allow-methods"] = ", ".join(sorted(set(config.allow_methods)))
+    return tuple(added.items())

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 from app.core.assembly.models import find_models
 from app.core.assembly.service import Service
 from app.core.plugins import registry
-from app.core.server.http.cross_site import allowed_hosts, is_allowed_host, reject_cross_site
+from app.core.server.http.request_rules import allowed_hosts, guard_requests, is_allowed_host
 from app.core.settings.server import ModelOptions, ServerSettings, SettingsError
 from tests.support.servers.server_process import ROOT
 from tests.support.servers.settings import settings_of_all_ports
@@ -30,7 +30,7 @@ async def ready() -> str:
 
 def client_of(*, local: bool) -> TestClient[ASGIApp]:
     routes = Litestar([unload, ready], openapi_config=None)
-    app = reject_cross_site(routes, state_changing_paths=(), hosts=() if local else None)
+    app = guard_requests(routes, hosts=() if local else None)
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
