@@ -117,7 +117,8 @@ def make_store(address: str, count: int, objects: int) -> None:
     values = ", ".join(changed.get(column.name, column.name) for column in recordings.columns)
     values = values.replace("started", "started + CAST({0} AS BIGINT) * 1000000")
     for first in range(base, count, base):
-        for table, columns in (("recordings", values), ("inference_labels", "number + {0}, label, score")):
+        tables = {"recordings": values, "recordings_metadata": "number + {0}, entries"}
+        for table, columns in {**tables, "inference_labels": "number + {0}, label, score"}.items():
             statement = f"INSERT INTO {table} SELECT {columns.format(first)} FROM {table} WHERE number <= {base}"
             store.transaction(lambda connection, sql=statement: connection.exec_driver_sql(sql))
     store.transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))

@@ -12,8 +12,8 @@ Row = dict[str, Any]
 _connect: Any = cast("Any", asyncpg).connect
 
 
-def contents(url: str, table: str = "recordings") -> Sequence[Row]:
-    """Return the rows of a table, in the order of their numbers."""
+def contents(url: str, table: str = "recordings LEFT JOIN recordings_metadata USING (number)") -> Sequence[Row]:
+    """Return the rows of a table, in the order of their numbers; by default those of inferences with their metadata."""
     return execute(url, f"SELECT * FROM {table} ORDER BY number")
 
 

@@ -135,7 +135,7 @@ def test_all_protocols_record_the_same_detections(recorded: dict[str, list[Row]]
 def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row]]) -> None:
     first, second = recorded["chariot"]
     assert (first["base_id"], first["input"], second["input"]) == ("base", 0, 1)
-    assert json.loads(first["metadata"]) == [{"key": "camera", "type": "str", "value": "north"}]
+    assert json.loads(first["entries"]) == [["camera", "str", "north"]]
     assert [bool(recorded[name][0]["explanation"]) for name in ("v1", "explained")] == [False, True]
     reasons = [json.loads(recorded[name][0]["selection"])["reason"] for name in ("v1", "grpc", "v2")]
     assert reasons == ["trial", "trial", None]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.plugins.recording.row_converter import REDACTED, Redaction, RowConverter
-from app.plugins.recording.stores.rows import Rows
+from app.plugins.recording.stores.rows import Rows, decode_entries
 from metadata.request import MetadataEntry, metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
@@ -32,8 +33,8 @@ def converter(*redacted: str, images: bool = False) -> RowConverter:
     return RowConverter(Redaction(redacted), keep_images=images)
 
 
-def entries_of(row: Rows) -> list[Any]:
-    return json.loads(row.recording["metadata"])
+def entries_of(row: Rows) -> Sequence[MetadataEntry]:
+    return decode_entries(row.metadata)
 
 
 def test_event_is_converted_to_complete_row() -> None:
@@ -44,8 +45,9 @@ def test_event_is_converted_to_complete_row() -> None:
     (rows,) = converter()(event).rows
     row = dict(rows.recording)
     assert json.loads(row.pop("parameters")) == {"top_k": 3, "a": {"b": [1, 2]}}
-    entries = {entry["key"]: entry["value"] for entry in json.loads(row.pop("metadata"))}
-    assert entries == {"camera": "north", "latitude": 51.5, "longitude": -0.1}
+    assert [(entry.key, entry.type, entry.value) for entry in entries_of(rows)] == [
+        ("camera", "str", "north"), ("latitude", "float", 51.5), ("longitude", "float", -0.1)
+    ]  # fmt: skip
     assert [record["label"] for record in json.loads(row.pop("records"))] == ["ship", "quay"]
     assert row == {
         "id": f"{event.id}-0-0", "base_id": "base", "request_id": event.request_id, "input": 0, "datum": 0,
@@ -68,7 +70,7 @@ def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_r
     entries = [read_metadata(value) for value in metadata_values(request)]
     rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries)).rows
     assert [row.recording["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
-    assert [entries_of(row)[0]["value"] for row in rows] == ["north", "south", "north"]
+    assert [entries_of(row)[0].value for row in rows] == ["north", "south", "north"]
     assert [json.loads(row.recording["parameters"]) for row in rows] == [{"top_k": 3}] * 3
     # Without metadata of the request, an input without its own has none.
     request = msgspec.structs.replace(request, parameters={})
@@ -87,7 +89,7 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     result = msgspec.structs.replace(event.result, samples=samples)
     entries = [read_metadata(value) for value in metadata_values(request)]
     (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
-    assert [entry["key"] for entry in entries_of(row)] == ["a", "b"]
+    assert [entry.key for entry in entries_of(row)] == ["a", "b"]
 
 
 def test_conversation_without_images_is_recorded_without_an_image() -> None:
@@ -114,7 +116,7 @@ def test_failed_request_is_recorded_with_metadata_and_with_the_records_of_a_brok
         (rows,) = converter()(changed).rows
         assert (rows.recording["records"] is not None) == has_records
         assert rows.recording["error"] == "model_failed"
-        assert entries_of(rows)[0]["value"] == "north"
+        assert entries_of(rows)[0].value == "north"
         assert json.loads(rows.recording["parameters"]) == {"x": 1}
 
 

@@ -50,7 +50,7 @@ def test_recorded_event_is_in_the_store(settings: RecordingSettings, tmp_path: P
     assert recorded is not None
     recorded.result(60)
     (row,) = contents(str(tmp_path / "store.db"))
-    assert (row["metadata"], row["image_kept"]) == ('[\n{"key":"camera","type":"str","value":"[redacted]"}]', 1)
+    assert (row["entries"], row["image_kept"]) == ('[\n["camera","str","[redacted]"]]', 1)
     recorder.close(10)
 
 

@@ -14,7 +14,7 @@ from app.plugins.recording.inference import RecordedInference, Truth
 from app.plugins.recording.query.filters import check_text, contains, indexed_text
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.rows import to_json
-from app.plugins.recording.stores.tables import recordings
+from app.plugins.recording.stores.tables import metadata, recordings
 from app.plugins.recording.truth_store import RightAnswer, TruthStore
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import too_large
@@ -159,7 +159,7 @@ def _by_metadata(names: Sequence[str], value_of: Callable[[str], str]) -> _Searc
     def search(reader: RecordingReader, keys: Sequence[str]) -> Sequence[RecordedInference]:
         values = {value_of(key) for key in keys}
         # The text of a value in JSON, without quotes, because numbers have none.
-        parts = [contains(recordings.c.metadata, to_json(value)[1:-1], reader.dialect) for value in values]
+        parts = [contains(metadata.c.entries, to_json(value)[1:-1], reader.dialect) for value in values]
         condition = true() if len(values) > _MAX_SEARCHED else or_(false(), *parts)
         numbers = [
             number

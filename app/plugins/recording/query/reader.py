@@ -20,10 +20,10 @@ from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
 from app.plugins.recording.query.filters import matching_numbers
 from app.plugins.recording.stores.migrations import NEWEST_VERSION
-from app.plugins.recording.stores.rows import to_rows
+from app.plugins.recording.stores.rows import decode_entries, to_rows
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
-from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, recordings, schema_version
+from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, metadata, recordings, schema_version
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -95,16 +95,18 @@ class RecordingReader:
 
     def find(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
         """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.recordings`."""
-        statement = select(recordings).where(condition).order_by(recordings.c.number.desc()).limit(limit)
+        number = recordings.c.number
+        statement = select(recordings, metadata.c.entries).outerjoin(metadata, metadata.c.number == number)
+        statement = statement.where(condition).order_by(number.desc()).limit(limit)
         rows = self.run(lambda connection: connection.execute(statement).mappings().all())
         return [_inference(row) for row in rows]
 
     def metadata(self, condition: ColumnElement[bool]) -> Iterator[tuple[int, Sequence[MetadataEntry]]]:
-        """Yield number and metadata of the inferences that meet a condition on `tables.recordings`, newest first."""
-        number, decode = recordings.c.number, _DECODERS["metadata"].decode
-        statement = select(number, recordings.c.metadata).where(condition).order_by(number.desc()).limit(_READ_ROWS)
+        """Yield number and metadata of the inferences that meet a condition on `tables.metadata`, newest first."""
+        number = metadata.c.number
+        statement = select(metadata).where(condition).order_by(number.desc()).limit(_READ_ROWS)
         while rows := self.run(partial(_fetch, statement=statement)):
-            yield from ((row[0], decode(row[1])) for row in rows)
+            yield from ((row[0], decode_entries(row[1])) for row in rows)
             statement = statement.where(number < rows[-1][0])
 
     def run(self, query: Callable[[Connection], ResultT]) -> ResultT:
@@ -175,7 +177,6 @@ def _check_version(connection: Connection) -> None:
 
 
 _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
-    "metadata": msgspec.json.Decoder(list[MetadataEntry]),
     "records": msgspec.json.Decoder(list[dict[str, object]]),
     "parameters": msgspec.json.Decoder(dict[str, object]),
     "selection": msgspec.json.Decoder(Selection),
@@ -185,6 +186,7 @@ _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
 
 def _inference(row: RowMapping) -> RecordedInference:
     values = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
+    values["metadata"] = decode_entries(row["entries"])
     for name, decoder in _DECODERS.items():
         values[name] = None if row[name] is None else decoder.decode(row[name])
     selection: Selection = values.pop("selection")

@@ -1,7 +1,9 @@
 """Migrate the tables of a store to the current version."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, func, insert, inspect, select, text, update
 
 from app.core.settings.server import SettingsError
@@ -31,7 +33,33 @@ def _add_truths(connection: Connection) -> None:
         connection.execute(text(statement.format(**types)))
 
 
-MIGRATIONS: Sequence[Migration] = (_add_truths, join_tables)
+_STORED_TYPES = {"int": "number", "float": "number"}
+_STEP = 5000
+
+
+def _move_metadata(connection: Connection) -> None:
+    """Move the lists of objects ``key``, ``type`` and ``value`` into a table of their own."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    number, collation = ("INTEGER", "") if is_sqlite else ("BIGINT", 'COLLATE "C"')
+    columns = f"number {number} NOT NULL, entries TEXT {collation} NOT NULL, PRIMARY KEY (number)"
+    connection.execute(text(f"CREATE TABLE recordings_metadata ({columns})"))
+    rows = text(
+        "SELECT number, metadata FROM recordings WHERE number > :last AND metadata <> '[]' ORDER BY number LIMIT :step"
+    )
+    decode, last = msgspec.json.Decoder(list[dict[str, Any]]).decode, -1
+    while found := connection.execute(rows, {"last": last, "step": _STEP}).all():
+        entries = [{"number": number, "entries": _entries_json(decode(document))} for number, document in found]
+        connection.execute(text("INSERT INTO recordings_metadata VALUES (:number, :entries)"), entries)
+        last = found[-1][0]
+    connection.execute(text("ALTER TABLE recordings DROP COLUMN metadata"))
+
+
+def _entries_json(entries: Sequence[Mapping[str, Any]]) -> str:
+    lists = ([entry["key"], _STORED_TYPES.get(entry["type"], entry["type"]), entry["value"]] for entry in entries)
+    return "[" + ",".join("\n" + msgspec.json.encode(entry).decode() for entry in lists) + "]"
+
+
+MIGRATIONS: Sequence[Migration] = (_add_truths, join_tables, _move_metadata)
 """The first leads from version 1 to version 2, which 0.2 wrote.
 
 A migration must not import `tables`, which change later.

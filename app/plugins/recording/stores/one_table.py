@@ -33,7 +33,7 @@ _COPY = """INSERT INTO recordings
     image_digest, image_width, image_height, image_size, image_kept, error, explanation,
     '{"reason":' || coalesce('"' || reason || '"', 'null')
     || ',"probability":' || coalesce(CAST(probability AS TEXT), 'null') || '}',
-    message, parameters, replace(metadata, '{"key":', :entry), records, NULL, NULL
+    message, parameters, metadata, records, NULL, NULL
     FROM inferences WHERE number >= :first AND number < :last"""
 _TRUTHS = """SELECT inferences.id, inference_truths.* FROM inference_truths JOIN inferences USING (number)
     WHERE number >= :first AND number < :last ORDER BY number, revision"""
@@ -74,7 +74,7 @@ def join_tables(connection: Connection) -> None:
             found = text("SELECT number FROM inferences WHERE number >= :first ORDER BY number LIMIT 1 OFFSET :step")
             last = connection.execute(found, {"first": first, "step": _STEP}).scalar() or end
             span = {"first": first, "last": last}
-            connection.execute(text(_COPY), {**span, "entry": '\n{"key":'})
+            connection.execute(text(_COPY), span)
             _copy_truths(connection, span, older)
             if has_shadow:
                 _copy_shadows(connection, span)

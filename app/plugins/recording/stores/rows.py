@@ -1,4 +1,4 @@
-"""The rows of one sample: its inference, and its labels."""
+"""The rows of one sample: its inference, its metadata, and its labels."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,13 @@ import msgspec
 
 from app.plugins.recording.inference import RecordedInference, Selection, image_columns
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS
-from metadata.request import MetadataEntry
+from metadata.request import MetadataEntry, MetadataValue
 
 _MAX_LABELS = 16
 _MIN_SCORE = 0.01
+NUMBER = "number"
+"""The stored type of integers and floats."""
+_entries_decoder = msgspec.json.Decoder(list[tuple[str, str, MetadataValue]])
 
 
 class LabelRow(NamedTuple):
@@ -25,12 +28,14 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rows of one sample, or of one rejected request, in all tables."""
 
     recording: Mapping[str, Any]  # the columns of `tables.recordings` by name, without the number
+    metadata: str | None  # the column `entries` of `tables.metadata`; None without a row
     labels: Sequence[LabelRow]  # the rows of `tables.labels`
 
     @property
     def size(self) -> int:
         """The approximate size in bytes."""
-        return 500 + sum(len(self.recording[name] or "") for name in ("parameters", "metadata", "records", "message"))
+        texts = [self.metadata, *(self.recording[name] for name in ("parameters", "records", "message"))]
+        return 500 + sum(len(text or "") for text in texts)
 
 
 def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = None) -> Rows:
@@ -42,7 +47,7 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
     """
     records, image = inference.records, inference.image
     columns = msgspec.structs.asdict(inference) | image_columns(image)
-    del columns["image"]
+    del columns["image"], columns["metadata"]
     selection = Selection(reason=columns.pop("reason"), probability=columns.pop("probability"))
     columns |= {name: _storable(columns[name]) for name in ("request_id", "model", "version")}
     columns |= {
@@ -51,12 +56,12 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
         "message": _storable(inference.message, len(inference.message)),
         "selection": to_json(selection),
         "parameters": to_json(inference.parameters),
-        "metadata": metadata_json(inference.metadata),
         "records": None if records is None else to_json(records),
         "truth": None if inference.truth is None else to_json(inference.truth),
         "shadow": None,
     }
-    return Rows(recording=columns, labels=label_rows(records or ()) if labels is None else labels)
+    metadata = encode_entries(inference.metadata) if inference.metadata else None
+    return Rows(recording=columns, metadata=metadata, labels=label_rows(records or ()) if labels is None else labels)
 
 
 def to_json(value: object) -> str:
@@ -64,9 +69,27 @@ def to_json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def metadata_json(entries: Sequence[MetadataEntry]) -> str:
+def encode_entries(entries: Sequence[MetadataEntry]) -> str:
     """Return entries as JSON with a line for each: a line cannot begin inside a value, so that filters find entries."""
-    return "[" + ",".join("\n" + to_json(entry) for entry in entries) + "]"
+    return "[" + ",".join(entry_line(entry.key, _stored_type(entry), entry.value) for entry in entries) + "]"
+
+
+def entry_line(key: str, stored_type: str, value: object) -> str:
+    """Return the line of one entry, from its line feed to its closing bracket."""
+    return "\n" + to_json((key, stored_type, value))
+
+
+def _stored_type(entry: MetadataEntry) -> str:
+    is_number = entry.type in ("int", "float") and isinstance(entry.value, int | float)
+    return NUMBER if is_number else entry.type
+
+
+def decode_entries(text: str | None) -> Sequence[MetadataEntry]:
+    """Return the entries in the column `entries`; none without a row."""
+    return [
+        MetadataEntry(key, type(value).__name__ if stored_type == NUMBER else stored_type, value)
+        for key, stored_type, value in (_entries_decoder.decode(text) if text else ())
+    ]
 
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.stores.rows import Rows, to_json
-from app.plugins.recording.stores.tables import labels, recordings
+from app.plugins.recording.stores.tables import labels, metadata, recordings
 
 ResultT = TypeVar("ResultT")
 
@@ -55,7 +55,7 @@ class Store(ABC):
         # The driver's cursor takes text and tuples, which halves the CPU time of a commit.
         self._inserts = {
             table: str(insert(table).compile(dialect=dialect, column_keys=[column.name for column in table.columns]))
-            for table in (recordings, labels)
+            for table in (recordings, metadata, labels)
         }
 
     @abstractmethod
@@ -72,6 +72,7 @@ class Store(ABC):
             numbered = self._number(connection, rows)
             values = {
                 recordings: [(number, *_values(row.recording)) for number, row in numbered],
+                metadata: [(number, row.metadata) for number, row in numbered if row.metadata],
                 labels: [(number, *label) for number, row in numbered for label in row.labels],
             }
             cursor = connection.connection.cursor()
@@ -91,7 +92,7 @@ class Store(ABC):
         def delete_rows(connection: Connection) -> int:
             statement = oldest.limit(limit).with_for_update(skip_locked=True)
             numbers = connection.execute(statement).scalars().all()
-            for table in (labels, recordings):
+            for table in (labels, metadata, recordings):
                 connection.execute(delete(table).where(table.c.number.in_(numbers)))
             return len(numbers)
 

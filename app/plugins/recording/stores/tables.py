@@ -1,8 +1,8 @@
 """The tables of a store, the same in SQLite and in PostgreSQL.
 
-`recordings` has one row for each inference, with everything that is known of it. `labels` repeats the labels of its
-answer, because conditions on labels and scores would otherwise read every answer. `number` grows in the order of
-recording: the newest rows have the largest.
+`recordings` has one row for each inference. `metadata` has its metadata apart, because conditions on it read all rows,
+and these are a quarter as large. `labels` repeats the labels of its answer, for conditions on labels and scores.
+`number` grows in the order of recording: the newest rows have the largest.
 """
 
 from typing import Any
@@ -16,6 +16,8 @@ SCHEMA = MetaData()
 
 # In SQLite, a column is an alias of the rowid only if its type is INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+_BY_CODE_POINT = Text().with_variant(Text(collation="C"), "postgresql")
 
 numbers = Sequence("inference_numbers", metadata=SCHEMA)
 """The sequence of numbers in PostgreSQL; in SQLite the writer increments the largest number."""
@@ -49,23 +51,33 @@ recordings = Table(
     # Long texts come last: in a scan of many rows, columns after a long text are slow to read.
     Column("message", Text, nullable=False),
     Column("parameters", Text, nullable=False),
-    Column("metadata", Text, nullable=False),
     Column("records", Text),
     Column("truth", Text),
     Column("shadow", Text),
 )
 """One row for each `RecordedInference`, with the same names and units.
 
-`selection` (an object `reason`, `probability`), `parameters` (an object), `metadata` (a list of objects `key`, `type`,
-`value`, each on a line of its own), `records` (a list of objects), `truth` (a `Truth`) and `shadow` (the answer of a
-shadow version) are JSON without spaces.
+`selection` (an object `reason`, `probability`), `parameters` (an object), `records` (a list of objects), `truth` (a
+`Truth`) and `shadow` (the answer of a shadow version) are JSON without spaces.
+"""
+
+metadata = Table(
+    "recordings_metadata",
+    SCHEMA,
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("entries", _BY_CODE_POINT, nullable=False),
+)
+"""One row for each inference with metadata.
+
+`entries` is a JSON list of lists ``["camera","str","north"]``, each on a line of its own. The type of integers and
+floats is ``number``.
 """
 
 labels = Table(
     "inference_labels",
     SCHEMA,
     Column("number", _NUMBER, primary_key=True, autoincrement=False),
-    Column("label", Text().with_variant(Text(collation="C"), "postgresql"), primary_key=True),
+    Column("label", _BY_CODE_POINT, primary_key=True),
     Column("score", Double),
     sqlite_with_rowid=False,
 )

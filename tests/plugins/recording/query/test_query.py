@@ -89,16 +89,24 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
         assert error.path == "where"  # noqa: PT017
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_frequent_label_is_read_from_its_index_without_sorting(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("query", "tables"),
+    [
+        (InferenceQuery(label="car"), []),
+        (InferenceQuery(label="car", where=["altitude > 5"]), ["recordings_metadata"]),
+        (InferenceQuery(label="car", min_score=0.5, model="detector"), ["recordings"]),
+    ],
+)
+def test_frequent_label_is_read_from_its_index_without_sorting(
+    tmp_path: Path, query: InferenceQuery, tables: list[str]
+) -> None:
     rows = [recorded_rows(str(count), {"altitude": count}, [{"label": "car"}]) for count in range(1500)]
     store = write_store(tmp_path / "store.db", *rows)
-    queries = InferenceQuery(label="car"), InferenceQuery(label="car", min_score=0.5, where=["altitude > 5"])
-    statement = matching_numbers(queries[number - 1], "sqlite", limit=10)
+    statement = matching_numbers(query, "sqlite", limit=10)
     engine = create_engine(f"sqlite:///{store}")
     with engine.connect() as connection:
         sql = statement.compile(engine, compile_kwargs={"literal_binds": True})
         plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}")]
     engine.dispose()
     assert "inference_labels_label (label=?" in plan[0]
-    assert plan[1:] == ["SEARCH recordings USING INTEGER PRIMARY KEY (rowid=?)"]
+    assert plan[1:] == [f"SEARCH {table} USING INTEGER PRIMARY KEY (rowid=?)" for table in tables]
