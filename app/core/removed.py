@@ -13,6 +13,7 @@ REMOVED = {
     "/page/tensorflow-serving/*": "send the request to TensorFlow Serving's port, --tensorflow-serving-port",
     "/page/repository*": "use /v2/repository/index and /v2/repository/models/<name>/load, or unload",
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
+    "config": "`serve` rejects options that it does not know, and logs such variables (docs/configuration.md)",
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     **dict.fromkeys(
