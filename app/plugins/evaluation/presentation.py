@@ -6,7 +6,7 @@ from typing import Any
 from app import __version__
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.evaluation.report import Confusion, EvaluationReport, Measures, Mistake
+from app.plugins.evaluation.report import Confusion, EvaluationReport, Mistake
 from app.report import AnnotatedImage, Cell, Outline, Report, Table, plain_figures, plain_tables
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
@@ -19,17 +19,6 @@ _MAX_CELLS = 30
 _MAX_FAILURES = 50
 _MAX_IMAGES = 24
 _MAX_JSON_MISTAKES = 100
-_CLASS_FIGURES = {
-    "AP": "map_coco",
-    "AP50": "ap50",
-    "AP75": "ap75",
-    "AR": "ar",
-    "precision": "precision",
-    "recall": "recall",
-    "F1": "f1",
-    "ROC AUC": "roc_auc",
-}
-"""The figure that has the mean over the classes, by the column of the table of classes."""
 _SIDE = 480
 _QUALITY = 78
 _MAX_PIXELS = 200_000_000
@@ -70,38 +59,12 @@ def values_of(report: EvaluationReport) -> Mapping[str, object]:
         **{name: getattr(report, name) for name in general},
         "figures": plain_figures(measures.figures),
         "tables": plain_tables(measures.tables),
-        "maite_evaluation": _checkmaite_rows(measures),
         "charts": measures.charts,
         "confusion": measures.confusion,
         "mistakes": [_plain_mistake(mistake) for mistake in measures.mistakes[:_MAX_JSON_MISTAKES]],
         "failures": report.failures,
         "notes": report.notes,
     }
-
-
-def _checkmaite_rows(measures: Measures) -> list[dict[str, str | float | None]]:
-    """Return rows of checkmaite's table ``maite_evaluation``, without ids: the figures, then those of each class."""
-
-    def row(figure: str, value: float, class_name: str | None = None) -> dict[str, str | float | None]:
-        return {
-            "metric_id": f"charioteer_{figure}",
-            "output_key": figure,
-            "output_value": value,
-            "scope": "overall" if class_name is None else "class",
-            "class_name": class_name,
-        }
-
-    rows = [row(figure.name, figure.value) for figure in measures.figures if figure.value is not None]
-    for classes in (one for one in measures.tables if one.columns[0] == "class" and one.columns[1] != "IoU"):
-        for name, count, *values in classes.rows:
-            # The last row may have several classes, without objects.
-            if count:
-                rows += [
-                    row(_CLASS_FIGURES[column], value, str(name))
-                    for column, value in zip(classes.columns[2:], values, strict=True)
-                    if isinstance(value, float)
-                ]
-    return rows
 
 
 def _matrix(confusion: Confusion) -> list[Table]:

@@ -63,26 +63,6 @@ def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
     assert any("1 of 3 were not answered" in note for note in parsed["notes"])
 
 
-def test_json_report_has_the_rows_of_checkmaite(tmp_path: Path) -> None:
-    parsed = json_of(report(tmp_path, "cat", slices=()))
-    overall = [row for row in parsed["maite_evaluation"] if row["scope"] == "overall"]
-    assert {row["output_key"]: row["output_value"] for row in overall} == parsed["figures"]
-    assert {row["class_name"] for row in overall} == {None}
-    classes = [row for row in parsed["maite_evaluation"] if row["scope"] == "class"]
-    found = {row["output_key"]: row["output_value"] for row in classes}
-    assert found == {name: parsed["figures"][name] for name in found}
-    assert {*found} == {"map_coco", "ap50", "ap75", "ar", "precision", "recall", "f1"}
-    assert (classes[0]["metric_id"], classes[0]["class_name"]) == ("charioteer_map_coco", "cat")
-
-
-def test_rows_of_checkmaite_have_each_class_of_images(tmp_path: Path) -> None:
-    data = dataset(tmp_path, *(Item(id=label, image=tmp_path, label=label) for label in ("cat", "dog")), labels=["cat"])
-    records = {label: [{"label": "cat", "score": 0.5}, {"label": "dog", "score": 0.25}] for label in ("cat", "dog")}
-    rows = json_of(evaluate_records(data, records, {}, "model"))["maite_evaluation"]
-    recall = {row["class_name"]: row["output_value"] for row in rows if row["output_key"] == "recall"}
-    assert recall == {None: 0.5, "cat": 1, "dog": 0}
-
-
 def test_page_has_no_scripts_and_no_external_resources(tmp_path: Path) -> None:
     page = page_of(report(tmp_path))
     assert "<script" not in page

@@ -52,12 +52,9 @@ class DatasetOptions:
     """Whether a missing image is an error, although the labels have its size (COCO)."""
 
 
-def read_image_size(path: Path, errors: LabelErrors, location: str = "") -> tuple[int, int]:
-    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable.
-
-    `location` is the name of the image in errors, by default its path.
-    """
-    location = location or str(path)
+def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
+    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable."""
+    location = str(path)
     try:
         str(path).encode()
         if path.exists() and not path.is_file():
@@ -83,9 +80,9 @@ def read_image_size(path: Path, errors: LabelErrors, location: str = "") -> tupl
     return 0, 0
 
 
-def read_item(name: str, path: Path, errors: LabelErrors, location: str = "", **fields: Any) -> Item | None:
+def read_item(name: str, path: Path, errors: LabelErrors, **fields: Any) -> Item | None:
     """Return the item of an image with its size and `fields`; record an error and return None if it is unreadable."""
-    width, height = read_image_size(path, errors, location)
+    width, height = read_image_size(path, errors)
     return Item(id=name, image=path, width=width, height=height, **fields) if width else None
 
 

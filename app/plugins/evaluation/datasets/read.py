@@ -1,49 +1,32 @@
-"""Read a dataset of any format, or a source of images such as a manifest, and detect the format."""
+"""Read a dataset of any format, and detect the format."""
 
-import atexit
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from app.core.cli.inputs import list_images
-from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
+from app.plugins.evaluation.dataset import Dataset, EvaluationError, LabelErrors
 from app.plugins.evaluation.datasets.coco import read_coco
-from app.plugins.evaluation.datasets.files import (
-    DatasetFormat,
-    DatasetOptions,
-    read_item,
-    rows_of,
-)
+from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_item, rows_of
 from app.plugins.evaluation.datasets.text_labels import find_yolo_file, label_folder, read_dota, read_yolo
-from app.plugins.recording.sources import SourceImage, open_images
 from tasks.task import TaskType
 
-_EXPECTED = (
-    "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, a manifest as .jsonl, "
-    "a .tar, or a glob"
-)
-_LABELS = ("label", "class", "cls")
-"""Names of the column with the class."""
+_EXPECTED = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, or DOTA's labelTxt"
 
 
-def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
-    """Read a dataset: a folder, a file, or another source of images.
+def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
+    """Read a dataset in a folder or a file.
 
     Raise EvaluationError when it is missing, empty, or has invalid labels; lists the file and line of each. Raise it
     also for an option that its format does not use.
     """
-    path, errors = Path(source), LabelErrors(lenient=options.skip_bad)
-    if options.format is None and (images := open_images(str(source))) is not None:
-        dataset = read_source(str(source), images, errors)
-    elif path.exists():
-        read, found = _find(path, options.format)
-        dataset = read(found, errors, options)
-    else:
-        raise EvaluationError(f"{source}: there is no such file or folder")
+    if not path.exists():
+        raise EvaluationError(f"{path}: there is no such file or folder")
+    errors = LabelErrors(lenient=options.skip_bad)
+    read, found = _find(path, options.format)
+    dataset = read(found, errors, options)
     for option, value, formats in (
         ("--split", options.split, ("yolo",)),
         ("--images", options.images, ("coco", "dota")),
@@ -52,7 +35,7 @@ def read_dataset(source: str | Path, options: DatasetOptions = DatasetOptions())
             raise EvaluationError(f"{option}: no effect on {dataset.format}; it is for {', '.join(formats)}")
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
-        lines = (f"{source}: Expected labelled images as {dataset.format}, got none", *dataset.notes)
+        lines = (f"{path}: Expected labelled images as {dataset.format}, got none", *dataset.notes)
         raise EvaluationError("\n  ".join(lines))
     task, tasks = options.task, dataset.tasks
     if task is not None and task not in tasks:
@@ -110,37 +93,3 @@ _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | No
     "image-folder": ((), lambda path: path if any(map(list_images, _class_folders(path))) else None, read_image_folder),
 }
 """By format, the endings of its files, what its reader takes in a folder, and the reader; in the order of detection."""
-
-
-def read_source(dataset: str, images: Iterable[SourceImage], errors: LabelErrors) -> Dataset:
-    """Read images, copied if they are no local files. The class is a column, or else the first folder of the name."""
-    folder = Path(tempfile.mkdtemp(prefix="charioteer-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    items: list[Item] = []
-    for image in images:
-        # Other values are no class, and no slice.
-        texts = {entry.key: str(entry.value) for entry in image.metadata if not isinstance(entry.value, Mapping)}
-        # The name of an image in an archive begins with that of the archive.
-        name = image.name.rpartition(".tar/")[2]
-        has_folder = "/" in name and "://" not in name and (image.location or image.data is not None)
-        first_folder = name.partition("/")[0] if has_folder else ""
-        label = next((texts.pop(key) for key in _LABELS if key in texts), first_folder)
-        path, location = Path(image.location), ""
-        try:
-            if not image.location or "://" in image.location:
-                path, location = folder / image.digest, image.name
-                path.write_bytes(image.read())
-        except OSError as error:
-            errors.add(image.name, str(error))
-            continue
-        if not label:
-            errors.add(image.name, f"Expected its class in one of {', '.join(_LABELS)}, or a folder of its class")
-        elif item := read_item(image.name, path, errors, location, label=label, metadata=texts):
-            items.append(item)
-    return Dataset(
-        path=Path(dataset),
-        format="source",
-        tasks=(TaskType.IMAGE_CLASSIFICATION,),
-        labels=tuple(sorted({item.label for item in items})),
-        items=tuple(items),
-    )
