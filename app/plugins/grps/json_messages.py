@@ -22,16 +22,12 @@ _STEP = re.compile(r"Failed to parse (\w+) field: ")
 _MAX_SENTENCE = 160
 
 
-class _Streaming(msgspec.Struct):
+class _Head(msgspec.Struct):
+    model: str = ""
     streaming: bool = False
 
 
-class _Model(msgspec.Struct):
-    model: str = ""
-
-
-_MODEL = msgspec.json.Decoder(_Model)
-_STREAMING = msgspec.json.Decoder(_Streaming)
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
@@ -61,18 +57,15 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     return message, True
 
 
-def named_model(body: bytes) -> str:
-    """Return the model that a body names, "" for none. `read_json_message` reports invalid bodies."""
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _MODEL.decode(body).model
-    return ""
+def read_head(body: bytes) -> tuple[str, bool]:
+    """Return the model that a body names, "" for none, and whether it asks to stream.
 
-
-def asks_to_stream(body: bytes) -> bool:
-    """Return whether a body has ``"streaming": true``. `read_json_message` reports invalid bodies."""
+    `read_json_message` reports invalid bodies.
+    """
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _STREAMING.decode(body).streaming
-    return False
+        head = _HEAD.decode(body)
+        return head.model, head.streaming
+    return "", False
 
 
 def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:

@@ -1,6 +1,7 @@
 """The REST routes of GRPS, under ``/grps/v1``."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -26,7 +27,7 @@ from app.core.protocols.protocol import (
 from app.core.settings.server import ServerSettings
 from app.plugins.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.plugins.grps.codec import GrpsCodec, queue_of
-from app.plugins.grps.json_messages import asks_to_stream, encode_json, encode_streamed, named_model, read_json_message
+from app.plugins.grps.json_messages import encode_json, encode_streamed, read_head, read_json_message
 from app.plugins.grps.messages import GrpsMessage, WireMessage, WireRejection
 from app.plugins.grps.servicer import GrpsGrpc
 from metadata.request import METADATA_PARAMETER as METADATA
@@ -37,8 +38,9 @@ from tasks.inference.response import InferenceResponse
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
 _STREAMING = "streaming"
-_MAX_SEARCHED_BYTES = 1024 * 1024
-"""Longer bodies are not searched in the event loop."""
+_MAX_INLINE_BYTES = 1024 * 1024
+"""Longer bodies are not scanned in the event loop."""
+_HEAD = re.compile(rb'"(?:model|streaming)"')
 
 _QUERY = (
     QueryParameter(name="model", summary="The model; the only or default model if absent"),
@@ -68,19 +70,21 @@ class Grps(HttpProtocol):
         def start(
             head: RequestHead, body: bytes, context: RequestContext
         ) -> CodecCall | Stream | Coroutine[Any, Any, CodecCall | Stream]:
-            query = _read_query(head.query)
-            model = queue_of(engine.registry, _named_model(head, body) or query.model)
-            context.model_name = model or query.model
-            if query.streaming or head.headers.get(_STREAMING, "").lower() == "true":
-                return _start_stream(engine, head, body, query, context, model)
-            if _may_stream(head, body):
-                return start_later(head, body, query, context, model)
-            return _start(_codec(engine, head, body, query), query, model)
+            is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
+            if is_json and len(body) > _MAX_INLINE_BYTES:
+                return start_later(head, body, context)
+            return begin(head, body, context, *(read_head(body) if is_json and _HEAD.search(body) else ("", False)))
 
-        async def start_later(
-            head: RequestHead, body: bytes, query: _Query, context: RequestContext, model: str
+        async def start_later(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall | Stream:
+            return begin(head, body, context, *await asyncio.to_thread(read_head, body))
+
+        def begin(
+            head: RequestHead, body: bytes, context: RequestContext, name: str, streams: bool
         ) -> CodecCall | Stream:
-            if await asyncio.to_thread(asks_to_stream, body):
+            query = _read_query(head.query)
+            model = queue_of(engine.registry, name or query.model)
+            context.model_name = model or query.model
+            if streams or query.streaming or head.headers.get(_STREAMING, "").lower() == "true":
                 return _start_stream(engine, head, body, query, context, model)
             return _start(_codec(engine, head, body, query), query, model)
 
@@ -179,18 +183,6 @@ def _read_query(encoded: str) -> _Query:
         as_ndarray=as_ndarray.lower() == "true",
         parameters={name: _value(values[0]) if len(values) == 1 else values for name, values in texts.items()},
     )
-
-
-def _named_model(head: RequestHead, body: bytes) -> str:
-    """Return the model that a JSON body names, if it is not too long to be read in the event loop."""
-    is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
-    return named_model(body) if is_json and len(body) <= _MAX_SEARCHED_BYTES and b'"model"' in body else ""
-
-
-def _may_stream(head: RequestHead, body: bytes) -> bool:
-    """Return whether the body may ask to stream the response, by a quick search if it is not too long for that."""
-    is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
-    return is_json and (len(body) > _MAX_SEARCHED_BYTES or _STREAMING.encode() in body)
 
 
 def _value(text: str) -> object:
