@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-processors test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz mutants
+	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -37,7 +37,7 @@ SLOW := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, PostgreSQL, torch, real servers
 	@$(BIN)/python -m pytest $(SLOW) -m "slow and not rare" $(ONLY)
 
-test-all: test $(VENV)/.test-slow browser database ## [test] run all tests, also foreign clients, Ray's matrix and fuzzing
+test-all: test $(VENV)/.test-slow browser database ## [test] run all tests, also foreign clients and Ray's matrix
 	@$(BIN)/python -m pytest $(SLOW) -m slow
 
 test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
@@ -139,9 +139,6 @@ audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked 
 mutants: $(VENV)/.test ## [test] break the code in sixty places, and check that a quick test fails for each (minutes)
 	@$(BIN)/python -m tests.mutants
 
-fuzz: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided by coverage (minutes)
-	@$(BIN)/python -m tests.fuzz.decoders
-
 proto: $(VENV)/.test-slow ## [test] recompile the descriptors of the gRPC protocols
 	@for file in app/core/proto/*.proto app/plugins/*/proto/*.proto; do $(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=$${file%.proto}.binpb $$file || exit 1; done
@@ -193,10 +190,6 @@ $(VENV)/.supply: pyproject.toml | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[docs]'
-	@touch $@
-
-$(VENV)/.fuzz: pyproject.toml | $(BIN)/python
-	@$(PIP) --editable '.[test,fuzz]'
 	@touch $@
 
 $(VENV)/.fixtures: pyproject.toml | $(BIN)/python

@@ -1,1 +1,1 @@
-"""Malformed requests: decoders guided by coverage (atheris), mutated golden cases and model states (Hypothesis)."""
+"""Malformed requests: mutated golden cases, and states of models (Hypothesis)."""

@@ -31,7 +31,7 @@ from tests.support.servers.server_process import ROOT
 FOLDER = ROOT / ".venv-installed"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: Mapping[str, list[str]] = PROJECT["optional-dependencies"]
-DEVELOPER_EXTRAS = frozenset({"bench", "check", "docs", "fixtures", "fuzz", "supply", "test", "test-slow"})
+DEVELOPER_EXTRAS = frozenset({"bench", "check", "docs", "fixtures", "supply", "test", "test-slow"})
 """Extras for developers of Charioteer; all others are for users."""
 _TIMEOUT_SECONDS = 900
 _SITE_PACKAGES = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
