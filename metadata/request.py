@@ -5,7 +5,8 @@ There are two forms (Chariot, "Inference Protocols" and "Inference Store"): an o
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import UnionType
 from typing import Any, TypeVar, cast
 
@@ -21,6 +22,7 @@ SectionT = TypeVar("SectionT", dict[Any, Any], list[Any])
 
 _INPUT_SUFFIX = f"].{METADATA_PARAMETER}"
 _MAX_BYTES = 1 << 20
+_MAX_QUICK_BYTES = 16 * 1024
 _MAX_ENTRIES = 10_000
 _EXPECTED: dict[type, str] = {dict: "an object", list: "a list of entries"}
 
@@ -44,7 +46,7 @@ class MetadataEntry(msgspec.Struct, frozen=True):
     value: MetadataValue
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+class InputMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of one input.
 
     Attributes:
@@ -64,46 +66,70 @@ def output_parameters(parameters: Mapping[str, object], /) -> Mapping[str, objec
     These are the client's metadata, unchanged and unread, because the platform matches and stores them. An output that
     answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
     """
-    output: dict[str, object] = {}
-    for name, value in parameters.items():
-        if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX):
-            output[name] = value  # noqa: PERF403  a comprehension is one more call for each request
-    return output
-
-
-def metadata_values(request: InferenceRequest) -> Sequence[object]:
-    """Return the metadata of the inputs in their order. A value that several inputs share comes once."""
-    values: dict[int, object] = {}
-    for index, tensor in enumerate(request.inputs):
-        if METADATA_PARAMETER in tensor.parameters or METADATA_PARAMETER in request.parameters:
-            value = request.parameter(index, METADATA_PARAMETER)
-            if value is not None:
-                values[id(value)] = value
-    return list(values.values())
-
-
-def metadata_of_inputs(request: InferenceRequest, parsed: Sequence[Metadata]) -> Mapping[int, Metadata]:
-    """Return the metadata of each input that has any, from the results of `read_metadata` for `metadata_values`."""
-    by_value = dict(zip(map(id, metadata_values(request)), parsed, strict=True))
-    by_input = {
-        index: by_value.get(id(request.parameter(index, METADATA_PARAMETER))) for index in range(len(request.inputs))
+    return {
+        name: value for name, value in parameters.items() if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX)
     }
-    return {index: metadata for index, metadata in by_input.items() if metadata is not None}
 
 
-def read_metadata(value: object) -> Metadata:
+class RequestMetadata:
+    """The metadata of the inputs of a request, which nobody has read yet.
+
+    Args:
+        values: the metadata of each input that has any, by its index.
+        shared: the metadata of the request, which inputs without their own inherit; None without.
+    """
+
+    def __init__(self, values: Mapping[int, object], shared: object = None) -> None:
+        self._values = values
+        self._shared = shared
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether reading it takes longer than the event loop may be busy."""
+        return sum(map(_size, self._values.values())) > _MAX_QUICK_BYTES
+
+    @cached_property
+    def by_input(self) -> Mapping[int, InputMetadata]:
+        """Return the metadata of each input that has any. Inputs that inherit it from the request share one object."""
+        inherited: InputMetadata | None = None
+        by_input: dict[int, InputMetadata] = {}
+        for index, value in self._values.items():
+            if value is self._shared:
+                by_input[index] = inherited = inherited or read_metadata(value)
+            else:
+                by_input[index] = read_metadata(value)
+        return by_input
+
+    def of(self, inputs: Iterable[int] | None = None) -> Sequence[InputMetadata]:
+        """Return the metadata of some inputs, by default of all. What several of them share appears once."""
+        indices = self.by_input.keys() if inputs is None else inputs
+        found = [self.by_input[index] for index in indices if index in self.by_input]
+        return list({id(metadata): metadata for metadata in found}.values())
+
+
+NO_METADATA = RequestMetadata({})
+
+
+def metadata_of(request: InferenceRequest) -> RequestMetadata:
+    """Return the metadata of a request."""
+    values = {index: request.parameter(index, METADATA_PARAMETER) for index in range(len(request.inputs))}
+    present = {index: value for index, value in values.items() if value is not None}
+    return RequestMetadata(present, request.parameters.get(METADATA_PARAMETER))
+
+
+def read_metadata(value: object) -> InputMetadata:
     """Read metadata in any form. Invalid parts become faults, never exceptions."""
     if (size := _size(value)) > _MAX_BYTES:
         # The output returns it unread.
-        return Metadata(faults=(f"metadata: expected at most {_MAX_BYTES:,} bytes, got {size:,}",))
+        return InputMetadata(faults=(f"metadata: expected at most {_MAX_BYTES:,} bytes, got {size:,}",))
     try:
         content = _parsed(value)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return Metadata(faults=(f"metadata is not JSON: {error}",))
+        return InputMetadata(faults=(f"metadata is not JSON: {error}",))
     if isinstance(content, list):
         return _entries({}, cast("list[object]", content))
     if not isinstance(content, dict):
-        return Metadata(faults=(f"metadata: expected an object or a list of entries, got {_json_type(content)}",))
+        return InputMetadata(faults=(f"metadata: expected an object or a list of entries, got {_json_type(content)}",))
     sections = cast("dict[str, object]", content)
     faults: list[str] = []
     standard = _section(sections, "standard_metadata", dict, faults)
@@ -133,7 +159,7 @@ def _parsed(value: object) -> object:
     return value
 
 
-def _entries(standard: Mapping[str, object], items: Sequence[object]) -> Metadata:
+def _entries(standard: Mapping[str, object], items: Sequence[object]) -> InputMetadata:
     entries: list[MetadataEntry] = []
     faults: list[str] = []
     if len(items) > _MAX_ENTRIES:
@@ -143,7 +169,7 @@ def _entries(standard: Mapping[str, object], items: Sequence[object]) -> Metadat
             entries.append(_entry(item))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             faults.append(f"extended_metadata[{position}]: {error}")
-    return Metadata(standard=standard, entries=entries, faults=faults)
+    return InputMetadata(standard=standard, entries=entries, faults=faults)
 
 
 class _WireEntry(msgspec.Struct):

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.request import Metadata, MetadataEntry, output_parameters, read_metadata
+from metadata.request import InputMetadata, MetadataEntry, metadata_of, output_parameters, read_metadata
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 
 ENTRIES = [{"key": "a", "type": "int", "value": "1"}, {"key": "b", "type": "str", "value": "x"}]
 READ = [MetadataEntry("a", "int", 1), MetadataEntry("b", "str", "x")]
@@ -140,7 +142,7 @@ def test_faults_of_sections_and_of_entries_add_up() -> None:
 @given(JSON_VALUES)
 def test_no_json_value_raises(value: object) -> None:
     for form in (value, json.dumps(value), msgspec.Raw(json.dumps(value).encode())):
-        assert isinstance(read_metadata(form), Metadata)
+        assert isinstance(read_metadata(form), InputMetadata)
 
 
 @given(NEAR_MISSES)
@@ -153,9 +155,9 @@ def test_every_entry_is_read_or_is_a_fault(entries: list[dict[str, Any]]) -> Non
 
 @given(st.binary() | st.text())
 def test_no_text_raises(value: bytes | str) -> None:
-    assert isinstance(read_metadata(value), Metadata)
+    assert isinstance(read_metadata(value), InputMetadata)
     if isinstance(value, bytes):
-        assert isinstance(read_metadata(msgspec.Raw(value)), Metadata)
+        assert isinstance(read_metadata(msgspec.Raw(value)), InputMetadata)
 
 
 @pytest.mark.parametrize("kind", ["int", "float"])
@@ -193,3 +195,19 @@ def test_metadata_is_returned_as_the_same_object(value: object) -> None:
 )
 def test_output_has_no_parameters_without_metadata(parameters: dict[str, object]) -> None:
     assert output_parameters(parameters) == {}
+
+
+def test_metadata_of_a_request_belongs_to_inputs_without_their_own_and_is_read_once() -> None:
+    own, shared = '[{"key": "a", "type": "str", "value": "own"}]', '[{"key": "a", "type": "str", "value": "shared"}]'
+    tensors = tuple(
+        BytesTensor(name=name, shape=(1,), elements=[], parameters=parameters)
+        for name, parameters in {"a": {}, "b": {"metadata": own}, "c": {"metadata": None}}.items()
+    )
+    request = InferenceRequest(id="", model_name="m", inputs=tensors, parameters={"metadata": shared})
+    metadata = metadata_of(request)
+    assert [index for index in range(3) if metadata.by_input[index].entries[0].value == "own"] == [1]
+    assert metadata.by_input[0] is metadata.by_input[2]
+    assert [[read.entries[0].value for read in metadata.of(inputs)] for inputs in (None, [0, 2], [1])] == [
+        ["shared", "own"], ["shared"], ["own"],
+    ]  # fmt: skip
+    assert not metadata_of(msgspec.structs.replace(request, inputs=(), parameters={})).of()

@@ -101,11 +101,11 @@ class BatchedObservers:
     def add(self, context: RequestContext) -> None:
         """Add a finished request."""
         _notify(self._immediate_observers, context)
+        may_wait = self._is_delayed and context.outcome is None and len(self._pending) < _MAX_PENDING - 1
+        is_delayed = may_wait and context.drop_payload()
         self._pending.append(context)
-        if not self._is_delayed or context.outcome is not None or len(self._pending) >= _MAX_PENDING:
+        if not is_delayed:
             self.flush()
-        else:
-            context.request = context.result = None
 
     def flush(self) -> None:
         """Pass on all requests now. Call this before reading what the observers count."""

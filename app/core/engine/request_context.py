@@ -11,7 +11,7 @@ from msgspec import field
 
 from app.core.engine.cancellation import CancellationToken
 from app.core.engine.models.registry import Registration
-from metadata.request import Metadata, metadata_values, read_metadata
+from metadata.request import METADATA_PARAMETER, NO_METADATA, RequestMetadata, metadata_of
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
@@ -72,7 +72,6 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         postprocess_ns: nanoseconds for thresholds, filters and order.
         queue: nanoseconds that the request waited for a worker.
         total: nanoseconds from arrival to the end, including the wait. For observers it includes the time of recording.
-        metadata: metadata of the inputs. A value that several inputs share appears once.
         count: number of requests in this context: refusals before a body is read are reported together.
     """
 
@@ -110,8 +109,31 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     postprocess_ns: int = 0
     queue: int = 0
     total: int = 0
-    metadata: Sequence[Metadata] = ()
     count: int = 1
+    _metadata: RequestMetadata = NO_METADATA
+
+    @property
+    def metadata(self) -> RequestMetadata:
+        """Return the metadata of the inputs, which is read when its values are."""
+        if self._metadata is NO_METADATA and self.request is not None:
+            self._metadata = metadata_of(self.request)
+        return self._metadata
+
+    def drop_payload(self) -> bool:
+        """Drop the inputs and the predictions, and keep the metadata unread.
+
+        Return False, and drop nothing, if the metadata is so long that the caller should have it read at once.
+        """
+        request = self.request
+        if request is not None and (
+            METADATA_PARAMETER in request.parameters
+            or any(METADATA_PARAMETER in tensor.parameters for tensor in request.inputs)
+        ):
+            self._metadata = self.metadata
+            if self._metadata.is_long:
+                return False
+        self.request = self.result = None
+        return True
 
     def set_timeout(self, timeout: float) -> None:
         """Set the deadline to `timeout` seconds after arrival, unless it is earlier already.
@@ -153,7 +175,5 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
                 self.task_type = str(registration.servable.description.task_type)
         if (request := self.request) is not None:
             self.model_name = request.model_name
-            if values := metadata_values(request):
-                self.metadata = [read_metadata(value) for value in values]
         if len(self.model_name) > _MAX_MODEL_NAME:
             self.model_name = truncate(self.model_name, _MAX_MODEL_NAME)

@@ -61,7 +61,7 @@ class Metrics:
             self._inferences.labels(protocol, model, version, outcome).inc(context.count)
             self._seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
             self._queue.labels(protocol).observe(context.queue / 1e9)
-        faults = sum(len(metadata.faults) for metadata in context.metadata)
+        faults = sum(len(metadata.faults) for metadata in context.metadata.of())
         if faults:
             self._faults.labels(protocol, model).inc(faults)
 

@@ -34,10 +34,11 @@ class RequestLog:
             fields["client"] = context.client
         if context.base_id is not None:
             fields["inference_base_id"] = context.base_id
-        entries = [{entry.key: entry.value for entry in metadata.entries} for metadata in context.metadata]
+        read = context.metadata.of()
+        entries = [{entry.key: entry.value for entry in metadata.entries} for metadata in read]
         if any(entries):
             fields["metadata"] = entries
-        faults = [fault for metadata in context.metadata for fault in metadata.faults]
+        faults = [fault for metadata in read for fault in metadata.faults]
         if faults:
             fields["metadata_faults"] = faults
         if context.count > 1:

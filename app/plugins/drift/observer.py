@@ -16,7 +16,7 @@ from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
 from app.plugins.drift.measurement import DriftInput, metadata_texts
 from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
 from app.plugins.drift.sample import DriftError, Observation
-from metadata.request import METADATA_PARAMETER, Metadata, metadata_of_inputs, read_metadata
+from metadata.request import InputMetadata
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResult, SampleResult
 from tasks.vision.image import image_of
@@ -43,7 +43,7 @@ class _Batch(msgspec.Struct, frozen=True, eq=False):
     task_type: str
     event_id: str = ""
     samples: Sequence[SampleResult] = ()
-    metadata: Mapping[int, Metadata] = {}
+    metadata: Mapping[int, InputMetadata] = {}
     observations: Sequence[Observation] = ()
 
     @property
@@ -102,8 +102,7 @@ class DriftObserver:
                 allowed += 1
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
-            request = context.request
-            metadata: Mapping[int, Metadata] = metadata_of_inputs(request, context.metadata) if request else {}
+            metadata = context.metadata.by_input
             model, task_type, event_id = context.model_name, context.task_type, context.id
             self._submit(_Batch(model, task_type, event_id, samples[:allowed], metadata))
 
@@ -120,8 +119,7 @@ class DriftObserver:
             return ()
         task_type = monitor.sample.task_type
         try:
-            values = {output.index: output.parameters.get(METADATA_PARAMETER) for output in result.outputs}
-            metadata = {index: read_metadata(value) for index, value in values.items() if value is not None}
+            metadata = context.metadata.by_input
             samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
             observations = monitor.measure(samples, task_type)
             similarities = monitor.similarities(observations)
@@ -205,7 +203,7 @@ class DriftObserver:
             self._metrics.images.labels(model, outcome).inc(count)
 
 
-def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, Metadata]) -> DriftInput:
+def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, InputMetadata]) -> DriftInput:
     return DriftInput(
         id=f"{event_id}-{sample.input}-{sample.index}",
         image=image_of(sample.item),

@@ -14,7 +14,7 @@ from app.core.engine.request_context import RequestContext
 from app.plugins.recording.images import ImageFile
 from app.plugins.recording.inference import RecordedImage, RecordedInference, Selection
 from app.plugins.recording.stores.rows import Rows, to_rows
-from metadata.request import METADATA_PARAMETER, MetadataEntry, metadata_of_inputs
+from metadata.request import METADATA_PARAMETER, MetadataEntry
 from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
@@ -114,12 +114,11 @@ class RowConverter:
         request = event.request
         if request is None or event.result is None or not event.result.samples:
             records = None if event.outcome or event.result is None else ()
-            entries = [entry for metadata in event.metadata for entry in metadata.entries]
+            entries = [entry for metadata in event.metadata.of() for entry in metadata.entries]
             shared: Mapping[str, object] = request.parameters if request else {}
             inference = self._convert(event, selection, (0, 0), shared, entries, records)
             return PendingRequest(rows=[to_rows(inference)], images=[])
         images: dict[str, ImageFile] = {}
-        metadata_by_input = metadata_of_inputs(request, event.metadata)
         rows: list[Rows] = []
         for sample in event.result.samples:
             # For a tensor model, one sample consists of all inputs.
@@ -127,10 +126,7 @@ class RowConverter:
             parameters = {**request.parameters}
             for index in inputs:
                 parameters |= request.parameters_of(index)
-            # Metadata that several inputs share counts once.
-            of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]
-            unique = {id(metadata): metadata for metadata in of_inputs}
-            entries = [entry for metadata in unique.values() for entry in metadata.entries]
+            entries = [entry for metadata in event.metadata.of(inputs) for entry in metadata.entries]
             records = cast("Sequence[object]", self._redaction.value(sample.prediction.records()))
             image = self._read_image(request, sample, images)
             indexes = sample.input, sample.index

@@ -57,9 +57,9 @@ def test_successful_inference_is_observed_once_with_all_fields() -> None:
     (event,) = observer.events
     assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
     assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
-    assert [[(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata] == [
-        [("k", 5)]
-    ]
+    assert [
+        [(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata.of()
+    ] == [[("k", 5)]]
     assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
     assert 0 < event.queue < event.total
     assert event.request is not None
@@ -94,14 +94,19 @@ def test_undecodable_request_is_observed_with_the_model_of_its_path() -> None:
 
     error, event = failed_request(unreadable)
     assert str(error) == "inputs: Expected more"
-    assert (event.model_name, event.model_version, event.batch_size, list(event.metadata)) == ("detector", "", 0, [])
+    assert (event.model_name, event.model_version, event.batch_size, list(event.metadata.of())) == (
+        "detector",
+        "",
+        0,
+        [],
+    )
 
 
 def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     error, event = failed_request(lambda: request("failing", metadata="["))
     assert error.kind is ErrorKind.MODEL_FAILED
     assert (event.model_name, event.model_version, event.batch_size) == ("failing", "7", 0)
-    assert [len(sample_metadata.faults) for sample_metadata in event.metadata] == [1]
+    assert [len(sample_metadata.faults) for sample_metadata in event.metadata.of()] == [1]
     assert any(record.__dict__.get("request_id") == "abc" and record.exc_info for record in caplog.records)
 
 

@@ -15,7 +15,6 @@ from app.plugins.drift.measurement import DriftInput, measure_images
 from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
 from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import Observation, build_sample
-from metadata.request import metadata_values, read_metadata
 from tasks.image_classification import Classification, ClassificationInput
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResult, SampleResult
@@ -145,13 +144,10 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         entries = f'[{{"key": "camera", "type": "str", "value": "{camera}"}}, {{"key": "other", "value": "{seed}"}}]'
         request = inference_request(entries)
         result = result_of(image(seed))
-        outputs = [msgspec.structs.replace(output, parameters=request.parameters_of(0)) for output in result.outputs]
-        result = msgspec.structs.replace(result, outputs=outputs)
         if annotated:
-            running.watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
+            running.watch.annotate(RequestContext(protocol="p", request_id="r", request=request), result, "m")
         else:
-            metadata = [read_metadata(value) for value in metadata_values(request)]
-            running.watch.observe(event_of(result, seed, request=request, metadata=metadata))
+            running.watch.observe(event_of(result, seed, request=request))
     window = running.next_window()
     running.watch.close()
     drifted = [(test.name, test.where) for test in window.tests if test.drifted]

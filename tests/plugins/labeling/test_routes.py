@@ -139,7 +139,7 @@ def test_failed_task_gets_an_empty_prediction_and_all_failed_an_error(client: Te
 def test_inference_is_recorded_with_task_and_without_passwords(backend: Backend, client: TestClient[Litestar]) -> None:
     result_of(client, "detector", config("RectangleLabels"))
     context = backend.observer.events[-1]
-    (metadata,) = context.metadata
+    (metadata,) = context.metadata.of()
     entries = {entry.key: entry.value for entry in metadata.entries}
     assert entries == {"label_studio_task": "7", "label_studio_project": "12.1699999999"}
     assert context.protocol == "label-studio"
@@ -250,7 +250,7 @@ def test_requests_that_label_studio_1_23_sends_are_answered(site: Site) -> None:
         ((region,),) = [result["result"] for result in answer["results"]]
         assert region["value"]["rectanglelabels"] == ["Star"]
         assert answer["results"][0]["model_version"] == setup["model_version"]
-    assert "scene.jpg" in [entry.value for data in served.observer.events[0].metadata for entry in data.entries]
+    assert "scene.jpg" in [entry.value for data in served.observer.events[0].metadata.of() for entry in data.entries]
     # The server and the key that the project names are not used.
     assert [path for path, _ in site.requests] == [image, image]
 

@@ -220,7 +220,7 @@ def test_observers_see_the_request_with_its_metadata() -> None:
         refused = client.post(CHAT, json={**speaker(), "model": "missing"})
     event, rejected_event = recorder.events
     assert (event.protocol, event.model_name, event.request_id) == ("openai", "speaker", "mine")
-    (read,) = event.metadata
+    (read,) = event.metadata.of()
     assert list(read.entries) == [
         MetadataEntry("camera", "str", "north"),
         MetadataEntry("row", "int", 7),

@@ -12,7 +12,7 @@ import pytest
 
 from app.plugins.recording.row_converter import REDACTED, Redaction, RowConverter
 from app.plugins.recording.stores.rows import Rows, decode_entries
-from metadata.request import MetadataEntry, metadata_values, read_metadata
+from metadata.request import MetadataEntry
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
@@ -67,14 +67,13 @@ def test_each_sample_has_its_own_row_with_metadata_of_its_input_or_else_of_the_r
     inputs = first, msgspec.structs.replace(second, parameters=own), third
     shared = {"metadata": json.dumps(CAMERA), "top_k": 3}
     request = msgspec.structs.replace(event.request, inputs=inputs, parameters=shared)
-    entries = [read_metadata(value) for value in metadata_values(request)]
-    rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries)).rows
+    rows = converter()(msgspec.structs.replace(event, request=request)).rows
     assert [row.recording["id"] for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
     assert [entries_of(row)[0].value for row in rows] == ["north", "south", "north"]
     assert [json.loads(row.recording["parameters"]) for row in rows] == [{"top_k": 3}] * 3
     # Without metadata of the request, an input without its own has none.
     request = msgspec.structs.replace(request, parameters={})
-    rows = converter()(msgspec.structs.replace(event, request=request, metadata=entries[1:])).rows
+    rows = converter()(msgspec.structs.replace(event, request=request)).rows
     assert [len(entries_of(row)) for row in rows] == [0, 1, 0]
 
 
@@ -87,8 +86,7 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     request = InferenceRequest(id="", model_name="m", inputs=tensors)
     samples = [msgspec.structs.replace(sample, item=TensorsInput({})) for sample in event.result.samples]
     result = msgspec.structs.replace(event.result, samples=samples)
-    entries = [read_metadata(value) for value in metadata_values(request)]
-    (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
+    (row,) = converter()(msgspec.structs.replace(event, request=request, result=result)).rows
     assert [entry.key for entry in entries_of(row)] == ["a", "b"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.core.engine.request_context import RequestContext
 from app.core.wire.bytes_elements import BinaryElement
-from metadata.request import METADATA_PARAMETER, read_metadata
+from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult, SampleResult
@@ -48,7 +48,6 @@ def detection_event(
         "protocol": "kserve-v2", "request_id": str(uuid.uuid4()), "id": uuid.uuid4().hex, "model_name": "detector",
         "model_version": "1", "task_type": "OBJECT_DETECTION", "batch_size": sample_count, "total": 5_000_000,
         "request": InferenceRequest(id="", model_name="detector", inputs=inputs), "result": result,
-        "metadata": [] if metadata is None else [read_metadata(all_parameters[METADATA_PARAMETER])],
     }  # fmt: skip
     return RequestContext(**values | changes)
 

@@ -123,7 +123,7 @@ def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, record
         "inputs[0].metadata": "its own",
         "inputs[1].metadata": " of {all ",
     }
-    assert len(recorder.events[-1].metadata) == 2
+    assert len(recorder.events[-1].metadata.of()) == 2
 
 
 def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient) -> None:
@@ -174,7 +174,7 @@ def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, reco
     assert [bool(item.error_message) for item in peer.stream(requests)] == [True, False, True, False]
     # The message that is late may be observed after the others.
     wait_until(lambda: len(recorder.events) == len(requests))
-    assert Counter((event.outcome, len(event.metadata)) for event in recorder.events) == {
+    assert Counter((event.outcome, len(event.metadata.of())) for event in recorder.events) == {
         (ErrorKind.DEADLINE_EXCEEDED, 0): 1,
         (None, 1): 1,
         (ErrorKind.MODEL_NOT_FOUND, 0): 1,
