@@ -22,6 +22,8 @@ REMOVED = {
         "reports",
     ),
     "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",
+    "explain --json": "send the image to :explain of KServe V1, which answers with JSON",
+    "explain --text": "send the text to :explain of KServe V1",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "inferences --box": "export with `--to found.parquet`, and select places with DuckDB (docs/recording.md)",
     "inferences --pick": "take the newest matches with `--limit`",

@@ -8,7 +8,7 @@ plugin = Plugin(
     requires=("authoring",),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
-    start=Ref("app.plugins.explanations.lane:start"),
+    start=Ref("app.plugins.explanations.request:start"),
     commands=(
         Command(
             name="explain",

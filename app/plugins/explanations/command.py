@@ -37,9 +37,8 @@ _MAX_OBJECTS = 100
 
 @takes_models
 def explain(
-    image: ExistingFile | None = None,
+    image: ExistingFile,
     *,
-    text: str | None = None,
     name: str | None = None,
     label: str | None = None,
     candidate_labels: list[str] | None = None,
@@ -50,7 +49,6 @@ def explain(
     max_seconds: PositiveFloat | None = None,
     object: Annotated[int, Parameter(validator=Number(gte=1, lte=_MAX_OBJECTS))] = 1,  # noqa: A002
     draw: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
     images: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
@@ -60,7 +58,6 @@ def explain(
 
     Args:
         image: Image file.
-        text: Text, for models of texts that explain themselves.
         name: Which model, if there are several.
         label: Class to explain; by default, the best class, or every object.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
@@ -71,7 +68,6 @@ def explain(
         max_seconds: Stop after this time, and use the samples so far.
         object: Which object to draw; 1 is the one with the highest score.
         draw: Write the image with the heat map to this file.
-        json: Print JSON instead of a table: the objects and the peaks of their heat maps.
         options: Which models.
         images: Limits on the image.
     """
@@ -79,32 +75,27 @@ def explain(
     if draw is not None:
         check_image_path(draw)
     limits = image_limits(images)
-    data = None if image is None else read_image(image, limits)
-    sent = text if data is None else data
-    if sent is None or (data is not None and text is not None):
-        raise ModelError("explain takes an image file, or --text with a text")
+    data = read_image(image, limits)
     source = choose_model(options, name)
     parameters = {
         "label": label,
-        "method": method if text is None else None,
+        "method": method,
         "samples": samples,
         "grid": grid,
         "seed": seed,
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    tensor = input_tensor(sent, {"candidate_labels": candidate_labels})
+    tensor = input_tensor(data, {"candidate_labels": candidate_labels})
     servable, explanations = _explain(source, tensor, parameters, limits, draws=draw is not None)
     if explainer_of(servable) == "model":
         terminal.print_json(msgspec.json.encode(explanations).decode())
         return
-    if json:
-        terminal.print_json(msgspec.json.encode(list(map(_summary, explanations))).decode())
-    elif not explanations:
+    if not explanations:
         terminal.print(f"{printable(source.name)}: no objects to explain")
     else:
         terminal.print(_table(source, explanations))
-    if draw is not None and data is not None and explanations:
+    if draw is not None and explanations:
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
         drawn: Explanation = explanations[object - 1]
@@ -114,15 +105,11 @@ def explain(
         error_console().print(f"Wrote {printable(draw)}: {printable(drawn.label)}")
 
 
-def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: bool) -> None:
-    """Reject an input that the model does not take, or a heat map that does not exist."""
-    task_type, takes = servable.description.task_type, servable.description.takes
-    if takes == "tensor":
-        reason = f"a model of {task_type} takes tensors: explain its rows with :explain of KServe V1"
-        raise ModelError(f"{source.name}: explain sends an image or a text; {reason}")
-    if (takes == "text") != (sent == "args"):
-        expected = "--text with a text" if takes == "text" else "an image file"
-        raise ModelError(f"{source.name}: Expected {expected}, which a model of {task_type} takes")
+def _check_takes(source: ModelSource, servable: Servable, *, draws: bool) -> None:
+    """Reject a model that takes no image, or a heat map that does not exist."""
+    takes = servable.description.takes
+    if takes in ("tensor", "text"):
+        raise ModelError(f"{source.name} takes a {takes}, not an image; explain its answers with :explain of KServe V1")
     if draws and explainer_of(servable) not in ("pixels", None):
         raise ModelError(f"{source.name}: --draw draws a heat map, which explanations of this model do not have")
 
@@ -138,7 +125,7 @@ def _explain(
     limits = msgspec.structs.replace(limits, max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
     with error_console().status(f"Loading {printable(source.name)}"), prints_to_stderr():
         servable = load(source)
-    _check_takes(source, servable, tensor.name, draws=draws)
+    _check_takes(source, servable, draws=draws)
     with progress(f"Explaining {source.name}") as bar, prints_to_stderr():
         try:
             result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
@@ -148,28 +135,11 @@ def _explain(
     return servable, result.explanations[0][0]
 
 
-def _summary(explanation: Explanation) -> dict[str, object]:
-    x, y = _peak(explanation)
-    return {
-        "label": explanation.label,
-        "score": explanation.score,
-        "peak": {"x": x, "y": y},
-        "method": explanation.method,
-        "samples": explanation.samples,
-    }
-
-
 def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
     first = explanations[0]
     title = f"{source.name}: {len(explanations)} explained with {first.samples} samples ({first.method})"
     peaks = table("label", "score", "peak", title=title)
     for explanation in explanations:
-        x, y = _peak(explanation)
+        y, x = divmod(int(explanation.saliency.argmax()), explanation.width)
         peaks.add_row(printable(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
     return peaks
-
-
-def _peak(explanation: Explanation) -> tuple[int, int]:
-    """Return x and y of the pixel with the highest saliency."""
-    y, x = divmod(int(explanation.saliency.argmax()), explanation.width)
-    return x, y

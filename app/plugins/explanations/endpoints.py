@@ -12,7 +12,7 @@ from app.core.protocols.kserve_v1.routes import create_codec, v1_inference
 from app.core.protocols.kserve_v1.wire import WireResponse
 from app.core.protocols.protocol import INFER_FAILURES, Endpoint
 from app.plugins.explanations.explainer import explainer_of
-from app.plugins.explanations.lane import Explanations, explain
+from app.plugins.explanations.request import Explanations, explain
 from app.plugins.explanations.wire import (
     SaliencyFormat,
     read_saliency_format,

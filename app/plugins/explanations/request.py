@@ -1,15 +1,18 @@
-"""Answer a request, and explain the answers."""
+"""Answer a request, and explain the answers, in a lane of their own."""
 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
 from app.core.engine.models.steps import Runner
-from app.plugins.explanations.explainer import check_explained
+from app.core.engine.request_context import RequestContext
+from app.core.hooks import Host, Parts
+from app.plugins.explanations.explainer import check_explained, explainers
 from app.plugins.explanations.pixels import (
     DEFAULT_SAMPLES,
     ExplanationMethod,
@@ -19,11 +22,18 @@ from app.plugins.explanations.pixels import (
     sample_count,
 )
 from app.plugins.explanations.rows import RowExplanationParameters, RowTarget, explain_rows, order_cost
+from app.plugins.explanations.settings import ExplanationSettings
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
-from tasks.inference.response import InferenceResult
+from tasks.inference.response import InferenceResponse, InferenceResult
 from tasks.task import ExplainableTask, InputGroup, SelfExplainingModel
+
+WireT = TypeVar("WireT")
+
+Explanations = Sequence[Sequence[Any]]
+"""For each output of a response, for each of its samples: one explanation for each explained prediction or row, or the
+one of a model that explains itself."""
 
 _SHARE_OF_SAMPLES = 0.9
 _PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParameters}
@@ -32,13 +42,45 @@ _PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParamet
 class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A result, whose timings include those of its explanations.
 
-    `explanations` has, for each output and each of its samples, one for each explained image object or row. `samples`
-    counts the masked copies of images, or the copies of rows, that the model processed.
+    `samples` counts the masked copies of images, or the copies of rows, that the model processed.
     """
 
     result: InferenceResult
-    explanations: Sequence[Sequence[Any]]
+    explanations: Explanations
     samples: int
+
+
+def start(host: Host) -> Parts:
+    """Create the lane of explanations. Return the view of the page, which gets what explains each model."""
+    host.engine.lane("explanation", host.settings.of(ExplanationSettings).explain_workers)
+    return Parts(views={"explain": lambda: explainers(host.engine.registry)})
+
+
+async def explain(
+    engine: Engine,
+    context: RequestContext,
+    model_name: str,
+    decode: Callable[[], InferenceRequest],
+    encode: Callable[[InferenceResponse, Explanations], WireT],
+) -> WireT:
+    """Answer one request, and explain the answer.
+
+    Explanations have their own workers and queue. They end early if the server stops or the client disconnects.
+    `Engine.handle` describes the arguments. The request has the parameters of the explanation, and `encode` gets the
+    explanations, the highest score first. Raise InferenceError for every failure; UNSUPPORTED for a task that cannot be
+    explained, OVERLOADED if too many explanations wait.
+    """
+    context.explanation = True
+
+    def should_continue() -> bool:
+        return not engine.draining and context.cancellation is None
+
+    def answer(servable: Servable, request: InferenceRequest) -> tuple[InferenceResult, Explanations]:
+        explained = explain_request(servable, request, engine.limits, should_continue, context.remaining)
+        context.explanation_samples = explained.samples
+        return explained.result, explained.explanations
+
+    return await engine.handle(context, model_name, decode, encode, engine.lane("explanation"), answer)
 
 
 def explain_request(

@@ -12,7 +12,7 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.model import ModelSource
-from app.plugins.explanations import lane
+from app.plugins.explanations import request as requests
 from app.plugins.explanations.pixels import Explanation
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -85,9 +85,11 @@ async def explain_slowly(
     engine: Engine, samples: int = 48, context: RequestContext | None = None
 ) -> tuple[InferenceResponse, Explanations]:
     """Explain one image by the model slow."""
-    return await lane.explain(engine, context or new_context(), "slow", lambda: request("slow", samples=samples), _both)
+    return await requests.explain(
+        engine, context or new_context(), "slow", lambda: request("slow", samples=samples), _both
+    )
 
 
 def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
     """Explain a request."""
-    return asyncio.run(lane.explain(engine, new_context(), "detector", decode, _both))
+    return asyncio.run(requests.explain(engine, new_context(), "detector", decode, _both))
