@@ -13,7 +13,7 @@ from app.core.protocols.status import grpc_status
 from app.core.server.auth.access_control import AccessControl
 from app.core.server.auth.audit import audit
 from app.core.server.auth.credentials import AccessError
-from app.core.server.grpc.own_services import HEALTH, REFLECTION_METHODS
+from app.core.server.grpc.own_services import HEALTH, REFLECTION, REFLECTION_METHOD
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -23,7 +23,7 @@ def required_permissions(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Perm
     permissions: dict[str, Permission] = {
         f"/{HEALTH}/Check": "open",
         f"/{HEALTH}/Watch": "open",
-        **dict.fromkeys(REFLECTION_METHODS, "read"),
+        f"/{REFLECTION}/{REFLECTION_METHOD}": "read",
     }
     for protocol in protocols:
         for name in {*protocol.service.methods_by_name, *protocol.permissions}:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Collection, Sequence
 from contextlib import suppress
+from operator import methodcaller
 from typing import Any, cast
 
 import grpc
@@ -23,11 +24,10 @@ _POLL_SECONDS = 1.0
 
 # Untyped, because grpc's factories leave the types of messages open.
 _GRPC: Any = grpc
-_METHOD = "ServerReflectionInfo"
-_SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 
-REFLECTION_METHODS = tuple(f"/{service}/{_METHOD}" for service in _SERVICES)
-"""The full names of the methods of reflection, in version 1 and in the alpha version that older clients ask for."""
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+"""Full name of the service: the version of gRPC's library, which clients also ask for if they prefer version 1."""
+REFLECTION_METHOD = "ServerReflectionInfo"
 
 
 class MessageParser:
@@ -98,8 +98,8 @@ class Health:
         return HealthCheckResponse.NOT_SERVING
 
 
-class Reflection(grpc.GenericRpcHandler):
-    """Handle both versions, whose messages are the same. Few clients need the libraries: the first call imports them.
+class Reflection:
+    """Describe all services. Few clients need the libraries: the first call imports them.
 
     `names` lists all other services. `files` describe the services of protocols.
     """
@@ -110,48 +110,32 @@ class Reflection(grpc.GenericRpcHandler):
         self._files = files
         self._servicer: Any = None
 
-    def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a call; None for other services."""
-        method: str = handler_call_details.method
-        if method not in REFLECTION_METHODS:
-            return None
-        from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handler of its method."""
+        serialize = methodcaller("SerializeToString")
+        return {REFLECTION_METHOD: _GRPC.stream_stream_rpc_method_handler(self._answer, None, serialize)}
 
-        servicer = self._servicer = self._servicer or self._create_servicer()
-        parse = self._parser.parse
-
-        async def answer(messages: AsyncIterable[bytes], call: Call) -> AsyncGenerator[Any]:
-            requests = (await parse(ServerReflectionRequest, data, call, method) async for data in messages)
-            async for response in servicer.ServerReflectionInfo(requests, call):
-                yield response
-
-        serialize = ServerReflectionResponse.SerializeToString
-        return _GRPC.stream_stream_rpc_method_handler(answer, None, serialize)
-
-    def _create_servicer(self) -> Any:
+    async def _answer(self, messages: AsyncIterable[bytes], call: Call) -> AsyncGenerator[Any]:
         from grpc_health.v1 import health_pb2
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-        pool = _ReflectedPool([*self._files, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR], reflection_pb2)
-        return reflection.aio.ReflectionServicer([*self._names, *_SERVICES], pool=cast("Any", pool))
+        if self._servicer is None:
+            pool = _ReflectedPool([*self._files, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR])
+            self._servicer = reflection.aio.ReflectionServicer([*self._names, REFLECTION], pool=cast("Any", pool))
+        kind, method = reflection_pb2.ServerReflectionRequest, f"/{REFLECTION}/{REFLECTION_METHOD}"
+        requests = (await self._parser.parse(kind, data, call, method) async for data in messages)
+        async for response in self._servicer.ServerReflectionInfo(requests, call):
+            yield response
 
 
 class _ReflectedPool:
-    """The descriptors of all services. It also finds the methods of services, which protobuf's pool does not.
+    """The descriptors of all services. It also finds the methods of services, which protobuf's pool does not."""
 
-    `alpha` is the module with the messages of the alpha version.
-    """
-
-    def __init__(self, files: Sequence[Any], alpha: Any) -> None:
-        from google.protobuf import text_format
-        from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
+    def __init__(self, files: Sequence[Any]) -> None:
         self._pool = DescriptorPool()
         for file in files:
             self._add(file)
-        text = text_format.MessageToString(FileDescriptorProto.FromString(alpha.DESCRIPTOR.serialized_pb))
-        text = text.replace("v1alpha", "v1")
-        self._pool.AddSerializedFile(text_format.Parse(text, FileDescriptorProto()).SerializeToString())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pool, name)

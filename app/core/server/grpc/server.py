@@ -12,7 +12,7 @@ from app.core.protocols.grpc_protocol import GrpcProtocol
 from app.core.server.auth.grpc_access import with_audit
 from app.core.server.grpc.calls_in_flight import CallsInFlight
 from app.core.server.grpc.interceptors import DrainInterceptor
-from app.core.server.grpc.own_services import HEALTH, Health, MessageParser, Reflection
+from app.core.server.grpc.own_services import HEALTH, REFLECTION, Health, MessageParser, Reflection
 from app.core.server.listen import ListenError, open_listen_socket
 from app.core.server.tls import Certificates
 from app.core.settings.network import TransportSettings
@@ -106,7 +106,7 @@ class GrpcServer:
             )
         parser = MessageParser()
         reflection = Reflection(parser, [*names, HEALTH], [protocol.service.file for protocol in self._protocols])
-        server.add_generic_rpc_handlers((reflection,))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(REFLECTION, reflection.handlers),))
         # Registered methods have queues of their own in gRPC's core, so probes do not wait behind a flood of calls.
         cast("Any", server).add_registered_method_handlers(
             HEALTH, Health(self._engine, parser, names, self._stopping).handlers

@@ -126,7 +126,7 @@ def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
     ("method", "data"),
     [
         ("/inference.GRPCInferenceService/ModelStreamInfer", infer().SerializeToString()),
-        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", b"\x3a\0"),
+        ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", b"\x3a\0"),
     ],
 )
 def test_stream_ends_when_its_key_is_removed_and_the_rejection_is_logged(

@@ -64,7 +64,6 @@ PREDICTION, MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 CALLS = {
     REFLECTION: "read",
-    REFLECTION.replace("v1alpha", "v1"): "read",
     **{f"/{KSERVE}/{name}": "infer" for _, names in UNSUPPORTED.values() for name in names},
     **{
         f"/{service}/{name}": permission

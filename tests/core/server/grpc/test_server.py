@@ -45,7 +45,7 @@ GRPS = "grps.protos.v1.GrpsService"
 MESSAGES = {"inference.ModelInferRequest", "grps.protos.v1.GrpsMessage", "tensorflow.TensorProto"}
 TENSORFLOW_SERVING = ("tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
 HEALTH = "/grpc.health.v1.Health"
-REFLECTION_VERSIONS = ("v1", "v1alpha")
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -61,10 +61,8 @@ def watch_health(peer: GrpcTestClient, service: str = "") -> Any:
     return call(HealthCheckRequest(service=service).SerializeToString(), timeout=30)
 
 
-def reflect(
-    peer: GrpcTestClient, version: str, *requests: ServerReflectionRequest
-) -> Sequence[ServerReflectionResponse]:
-    call = peer.channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+def reflect(peer: GrpcTestClient, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
+    call = peer.channel.stream_stream(REFLECTION)
     responses = call(iter([request.SerializeToString() for request in requests]), timeout=30)
     return [ServerReflectionResponse.FromString(data) for data in responses]
 
@@ -92,8 +90,7 @@ def test_health_of_an_unknown_service_is_not_found() -> None:
         updates.cancel()
 
 
-@pytest.mark.parametrize("version", REFLECTION_VERSIONS)
-def test_reflection_lists_all_services_with_their_descriptors(version: str) -> None:
+def test_reflection_lists_all_services_with_their_descriptors() -> None:
     with run_grpc_server(build_engine(("echo-fp32",))) as peer:
         symbols = [
             *MESSAGES,
@@ -101,10 +98,10 @@ def test_reflection_lists_all_services_with_their_descriptors(version: str) -> N
             GRPS,
             *TENSORFLOW_SERVING,
             "grpc.health.v1.Health",
-            *(f"grpc.reflection.{version}.ServerReflection" for version in REFLECTION_VERSIONS),
+            "grpc.reflection.v1alpha.ServerReflection",
         ]
         requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
-        listed, *files = reflect(peer, version, ServerReflectionRequest(list_services=""), *requests)
+        listed, *files = reflect(peer, ServerReflectionRequest(list_services=""), *requests)
     names = {service.name for service in listed.list_services_response.service}
     assert names == set(symbols) - MESSAGES
     database = DescriptorDatabase()
@@ -119,7 +116,7 @@ def test_reflection_finds_a_method_and_no_missing_symbol() -> None:
     symbols = (f"{SERVICE}.ModelInfer", f"{SERVICE}.Missing", "inference.Missing")
     requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
     with run_grpc_server(build_engine(("echo-fp32",))) as peer:
-        found, *missing = reflect(peer, "v1", *requests)
+        found, *missing = reflect(peer, *requests)
     assert found.HasField("file_descriptor_response")
     assert {answer.error_response.error_code for answer in missing} == {grpc.StatusCode.NOT_FOUND.value[0]}
 
@@ -198,7 +195,6 @@ def test_server_starts_with_limits_above_those_of_grpc() -> None:
 
 
 MALFORMED = b"\xff\xff\xff"
-REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 METHODS = (f"{HEALTH}/Check", f"{HEALTH}/Watch", REFLECTION)
 
 
