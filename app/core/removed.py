@@ -14,6 +14,10 @@ REMOVED = {
     "/page/repository*": "use /v2/repository/index and /v2/repository/models/<name>/load, or unload",
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
     "config": "`serve` rejects options that it does not know, and logs such variables (docs/configuration.md)",
+    **dict.fromkeys(
+        (f"conform --protocol {name}" for name in ("tensorflow-serving", "grps", "openai", "label-studio")),
+        "`conform` checks the protocols of Chariot and KServe",
+    ),
     "conform --html": "write the report with `--json`; the table is for people",
     "conform --junit": "use the exit code of `charioteer conform` in CI, and `--json` for details",
     **dict.fromkeys(
@@ -21,11 +25,21 @@ REMOVED = {
         "`charioteer run` can be continued, and `evaluate --recorded` measures its results; --json and --html write "
         "reports",
     ),
+    "evaluate --format vqa": "send truths of recorded answers, and measure them with `evaluate --recorded STORE`",
+    **dict.fromkeys(
+        (
+            f"{command} --protocol {name}"
+            for command in ("evaluate", "run")
+            for name in ("tensorflow-serving", "grps", "grps-grpc")
+        ),
+        "ask the same server over another protocol, such as chariot-v2-kserve or v2-grpc",
+    ),
     "explain --prompt": "images and rows are explained; a Python class with `explain` explains its own answers",
     "explain --json": "send the image to :explain of KServe V1, which answers with JSON",
     "explain --text": "send the text to :explain of KServe V1",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
     "inferences --box": "export with `--to found.parquet`, and select places with DuckDB (docs/recording.md)",
+    "inferences --format csv": "export with `--to found.parquet`; DuckDB writes CSV from it (docs/recording.md)",
     "inferences --pick": "take the newest matches with `--limit`",
     "inferences --sql": "export with `--to found.parquet`, and query it with DuckDB (docs/recording.md)",
     "/inferences/truths": "send PUT to /inferences/<id>/truth, or run `charioteer truth STORE import FILE`",
@@ -47,7 +61,8 @@ REMOVED = {
     "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
-"""Sentences by name: ``tune``, ``inferences --sql``, ``setting mlflow``, or a path such as ``/v2/models/*/generate``.
+"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, or a path such as
+``/v2/models/*/generate``.
 
 An option of `serve` is also looked up for its environment variable and its key in the file of ``--config``.
 """

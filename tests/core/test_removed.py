@@ -1,6 +1,7 @@
 """Names that 0.2 had say what to use instead."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from app.core.server.http.errors import create_error_handlers
 from app.core.settings.model import ModelError, read_settings
 from tests.support.command_line import charioteer
 
-OPTIONS = sorted(name for name in REMOVED if " --" in name)
+OPTIONS = sorted(name for name in REMOVED if re.fullmatch(r".* --[\w-]+", name))
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -27,7 +28,13 @@ def test_removed_option_names_its_successor(name: str) -> None:
 @pytest.fixture
 def old_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add one name of each kind, whatever the table has."""
-    names = {"old": "use new", "serve --old-url": "use --new-url", "setting old": "use new", "/v2/*/old": "use /new"}
+    names = {
+        "old": "use new",
+        "serve --old-url": "use --new-url",
+        "run --to old": "use new",
+        "setting old": "use new",
+        "/v2/*/old": "use /new",
+    }
     for name, advice in names.items():
         monkeypatch.setitem(removed.REMOVED, name, advice)
 
@@ -36,6 +43,8 @@ def old_names(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_option_and_key_of_a_file_name_their_successors(tmp_path: Path) -> None:
     (file := tmp_path / "options.toml").write_text("old_url = 1")
     assert "old was removed in version 0.3: use new\n" in charioteer("old").stderr
+    for words in (("--to", "old"), ("--to=old",)):
+        assert charioteer("run", "x", *words).stderr == "charioteer: run --to old was removed in version 0.3: use new\n"
     sentence = "serve --old-url was removed in version 0.3: use --new-url\n"
     assert sentence in charioteer("serve", "--old-url=1").stderr
     assert sentence in charioteer("serve", "--config", file).stderr

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,6 +71,9 @@ def main() -> None:
     """Run the command line. Print expected errors as one sentence, without a traceback."""
     try:
         _enable_plugins(sys.argv)
+        if advice := _removed_value(sys.argv[1:]):
+            sys.stderr.write(f"charioteer: {advice}\n")
+            sys.exit(2)
         cli = command_line()
         name = sys.argv[1] if len(sys.argv) > 1 else ""
         if name in registry().commands and cli[name].default_command is not None:
@@ -124,6 +128,13 @@ def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequen
             sys.stderr.write(f"The plugin {skipped.plugin.name} has {word}, but is skipped: {skipped.reason}\n")
     if disabled := plugins.disabled():
         sys.stderr.write(f"Installed, but not enabled: {', '.join(disabled)}. --plugins {disabled[0]} enables it\n")
+
+
+def _removed_value(words: Sequence[str]) -> str:
+    """Return what replaces a value of an option that was removed; "" if there is none."""
+    words = " ".join(words).replace("=", " ").split()
+    pairs = pairwise(words[1:])
+    return next(filter(None, (removed_advice(f"{words[0]} {option} {value}") for option, value in pairs)), "")
 
 
 def _enable_plugins(arguments: list[str]) -> None:
