@@ -1,6 +1,6 @@
 """Messages between a server and another process that runs a model, over a socket or through Ray."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import msgspec
@@ -19,7 +19,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         defaults: default request parameters from the settings.
         streams: whether the model streams its answers.
         explains: whether the model explains its own answers.
-        downscales: whether the model declares how far images may be downscaled.
+        downscale: as in `Servable`.
     """
 
     task: Any
@@ -27,7 +27,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, object]
     streams: bool
     explains: bool
-    downscales: bool
+    downscale: Callable[[int, int], float] | None
 
     @classmethod
     def of(cls, servable: Servable) -> Self:
@@ -37,7 +37,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             defaults=servable.defaults,
             streams=callable(getattr(servable.model, "stream", None)),
             explains=explains_itself(servable.model),
-            downscales=servable.downscale is not None,
+            downscale=servable.downscale,
         )
 
     @property

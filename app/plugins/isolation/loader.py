@@ -1,7 +1,6 @@
 """Load models in processes of their own, if their settings or the operator say so."""
 
 from collections.abc import Callable
-from functools import partial
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
@@ -33,10 +32,9 @@ class SubprocessLoader:
         return run_in_process(source, inspect)
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
-        from app.plugins.isolation.loading import load_in_subprocess
-        from app.plugins.isolation.worker import load_alone
+        from app.plugins.isolation.supervisor import load_in_subprocess
 
-        return load_in_subprocess(source, partial(load_alone, load))
+        return load_in_subprocess(source, load)
 
 
 LOADERS = (SubprocessLoader(),)

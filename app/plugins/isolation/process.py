@@ -29,16 +29,16 @@ if not package.startswith("charioteer."):
     charioteer.claim_names()
 importlib.import_module(package + ".worker").run_worker(name, list(map(int, sockets)))
 """
-"""The code of the process. Other packages named `app` may come first in its `sys.path`, which is that of the server."""
+"""The code of the process. Other packages named `app` may come first in `sys.path` of the server, which it gets."""
 
 _STOP_SECONDS = 5.0
 """Time that a model has to close after a stop request, before its process is killed."""
 
 
 class ModelProcess:
-    """A process that calls `job`, a module-level function, with `source`, and then serves up to `calls` calls at once.
+    """A process that calls `job`, a function of a module, with `source`, and then serves up to `calls` calls at once.
 
-    Linux kills it when the thread that has created it ends.
+    Linux kills it when the thread that has created it ends. Raise ModelError if it cannot be started.
 
     Attributes:
         free: the connections that carry no call.
@@ -64,6 +64,8 @@ class ModelProcess:
                 env=environment,
                 start_new_session=True,
             )
+        except OSError as error:
+            raise ModelError(f"{source.folder}: its process cannot be started: {error}") from error
         finally:
             for _, theirs in pairs:
                 theirs.close()

@@ -1,9 +1,12 @@
-"""Keep a model process running: start it, watch it, and restart it."""
+"""Keep a model process running: start it, watch it, restart it, and send the calls of a model to it."""
 
+import atexit
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+import weakref
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,22 +17,20 @@ from typing import Any
 from app.core.engine.cancellation import current_token, raise_if_cancelled
 from app.core.engine.error_text import redact_paths
 from app.core.engine.models.memory import resident_bytes
+from app.core.engine.models.servable import Servable
 from app.core.engine.remote import Binding, Failure
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.runtimes.waiting import WaitingRequests
-from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.plugins.isolation.process import ModelProcess
 from tasks.inference.error import ErrorKind, InferenceError
-
-Exchange = Callable[[str, Any], Any]
-"""Sends a call with its inputs, and returns the outcome. Kinds are ``predict``; ``stream``, ``next`` and ``close`` for
-chunks, whose end is None; ``downscale``; and ``explain``."""
+from tasks.task import TextChunk
 
 _GRACE_SECONDS = 5.0
 """Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""
 
-_MAX_DELAY_SECONDS = 60.0
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 60.0
 _HEALTHY_SECONDS = 60.0
 """A process that runs this long resets the restart delay."""
 
@@ -37,71 +38,127 @@ _RELEASE_WORKER_SECONDS = 0.5
 """A call that takes longer releases its worker, because it may hang."""
 
 _POLL_SECONDS = 0.2
+_SECONDS_AT_EXIT = 6.0
 _logger = logging.getLogger(__name__)
 
+_open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()
 
-class Supervisor:
-    """A thread that runs until the model is unloaded. The process loads the model with `job`."""
 
-    def __init__(self, source: ModelSource, job: Callable[[ModelSource], object]) -> None:
-        self._source, self._job = source, job
-        self._fields = {"model": source.name, "version": source.version}
-        self._seconds = source.settings.timeout_seconds
-        # Twice the default number of workers, because some calls hang or wait.
-        self._max_calls = max(4, 2 * ServerSettings().worker_count)
-        self._waiting = WaitingRequests(self._max_calls, self._seconds)
-        self._process: ModelProcess | None = None
-        self._binding: Future[Binding] = Future()
-        self._closing = False
-        self.unavailable_reason = ""
-        self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
-        self.thread.start()
+def load_in_subprocess(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
+    """Load the model at `source` with `load` in a separate process, and restart that process whenever it ends.
 
-    def binding(self) -> Binding:
-        """Wait for the first load, and return the servable without its model. Raise ModelError if it fails."""
-        return self._binding.result()
+    The process imports `load`, a function of a module. It ends after the servable is dropped and its last request has
+    finished, or when the server ends. Raise ModelError if `load` raises, or the process ends.
+    """
+    if sys.platform != "linux":
+        raise ModelError(f'{source.folder / SETTINGS_FILE}: "isolate" needs Linux')
+    supervisor = Supervisor(source, load)
+    _open.add(supervisor)
+    binding = supervisor.binding.result()
+    runner = ProcessRunner(supervisor, binding)
+    # The registration and the requests in flight keep it alive.
+    weakref.finalize(runner, supervisor.close).atexit = False
+    return Servable(binding.task, runner, binding.description, binding.defaults, binding.downscale)
+
+
+class ProcessRunner:
+    """Runs a model of any task in another process, which ends after this object is dropped.
+
+    Attributes:
+        stream: the method of a `StreamingModel`; None if the model does not stream.
+        explain: the method of a `SelfExplainingModel`; None if the model has none.
+    """
+
+    def __init__(self, supervisor: "Supervisor", binding: Binding) -> None:
+        self._supervisor = supervisor
+        self.stream = supervisor.stream if binding.streams else None
+        self.explain = partial(supervisor.call, "explain") if binding.explains else None
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why the model cannot answer now, or an empty string."""
+        return self._supervisor.unavailable_reason
 
     @property
     def resident_bytes(self) -> int | None:
         """Return the resident memory of the running process in bytes, None while none runs."""
         with suppress(ProcessLookupError):
-            return None if (process := self._process) is None else resident_bytes(process.pid)
+            return None if (process := self._supervisor.process) is None else resident_bytes(process.pid)
         return None
+
+    def __call__(self, items: Sequence[Any], /) -> Sequence[Any]:
+        return self._supervisor.call("predict", items)
+
+
+class Supervisor:
+    """A thread that runs until the model is unloaded. The process loads the model with `load`.
+
+    Attributes:
+        binding: the servable without its model, after the first load; raises ModelError if that fails.
+        process: the running process, None while none runs.
+        unavailable_reason: why the model cannot answer now, or an empty string.
+    """
+
+    def __init__(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> None:
+        self._source, self._load = source, load
+        self._fields = {"model": source.name, "version": source.version}
+        self._seconds = source.settings.timeout_seconds
+        # Twice the default number of workers, because some calls hang or wait.
+        self._max_calls = max(4, 2 * ServerSettings().worker_count)
+        self._waiting = WaitingRequests(self._max_calls, self._seconds)
+        self._closing = False
+        self.binding: Future[Binding] = Future()
+        self.process: ModelProcess | None = None
+        self.unavailable_reason = ""
+        self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
+        self.thread.start()
 
     def close(self) -> None:
         """Stop the process in the background."""
         # The garbage collector may call this at any point, so it must not take a lock.
         self._closing = True
 
-    def call(self, kind: str, inputs: Any) -> Any:
+    def call(self, kind: str, inputs: Sequence[Any], /) -> Any:
         """Make one call and return its outcome. Raise InferenceError as `exchange`, or if the model fails."""
         with self.exchange() as send:
-            return send(kind, inputs)
+            return send(kind, list(inputs))
+
+    def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
+        """Yield the chunks of every answer in the order of the inputs, one at a time on demand."""
+        with self.exchange() as send:
+            try:
+                chunk = send("stream", list(inputs))
+                while chunk is not None:
+                    yield chunk
+                    chunk = send("next", None)
+            except GeneratorExit:
+                # The reader has left, so an error has no recipient.
+                with suppress(InferenceError):
+                    send("close", None)
+                raise
 
     @contextmanager
-    def exchange(self) -> Generator[Exchange]:
-        """Reserve a connection to the process for a call, or for those of a stream.
+    def exchange(self) -> Generator[Callable[[str, Any], Any]]:
+        """Reserve a connection to the process. Yield what sends a call with its inputs, and returns the outcome.
 
+        Kinds are ``predict``, ``explain``, and ``stream``, ``next`` and ``close`` for chunks, whose end is None.
         Raise MODEL_NOT_READY while no process runs, or if it ends; OVERLOADED if too many requests wait; CANCELLED or
         DEADLINE_EXCEEDED if the request ends, or the process was killed because the call took too long.
         """
-        process = self._process
+        process = self.process
         if process is None:
             reason = redact_paths(self.unavailable_reason, self._source) or "The model was unloaded"
             raise InferenceError(ErrorKind.MODEL_NOT_READY, reason)
         with self._waiting.changed:
-            self._waiting.wait(lambda: self._process is not process or bool(process.free), keeps_worker=True)
-            if self._process is not process:
+            self._waiting.wait(lambda: self.process is not process or bool(process.free), keeps_worker=True)
+            if self.process is not process:
                 raise self._ended_error(process)
             connection = process.free.pop()
         try:
             yield partial(self._exchange, process, connection)
         finally:
             with self._waiting.changed:
-                if self._process is process:
-                    process.free.append(connection)
-                else:
-                    connection.close()
+                process.free.append(connection)
                 self._waiting.changed.notify()
 
     def _exchange(self, process: ModelProcess, connection: Connection, kind: str, inputs: Any) -> Any:
@@ -112,12 +169,11 @@ class Supervisor:
             del message
             self._wait(process, connection)
             outcome = connection.recv()
-        except (EOFError, OSError):
-            raise self._ended_error(process) from None
         except InferenceError:
             raise
-        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
-            process.kill("its answer cannot be read")
+        except Exception as error:  # noqa: BLE001  a process with corrupted memory may send anything
+            if not isinstance(error, EOFError | OSError):
+                process.kill("its answer cannot be read")
             raise self._ended_error(process) from None
         if isinstance(outcome, Failure):
             raise outcome.to_error()
@@ -142,89 +198,88 @@ class Supervisor:
                     raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, f"The model did not answer within {seconds:g} s")
 
     def _run(self) -> None:
-        try:
-            process, first = self._start()
-        except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
-            self._binding.set_exception(error)
-            return
-        delay = 1.0
-        while process is not None:
-            self._publish(process, "")
-            if not self._binding.done():
-                self._binding.set_result(first)
+        delay, fields = _MIN_DELAY_SECONDS, dict[str, object]()
+        while not self._closing:
             started = time.monotonic()
-            reason = self._watch(process)
-            calls = self._max_calls - len(process.free)
-            self._publish(None, self._ended_message(reason) if reason else "")
-            if calls and not reason:
-                # The remaining calls are cancelled, and a graceful stop would wait for them.
-                process.kill("it was still in a call when it had to stop")
-            process.close()
-            if reason:
-                delay = 1.0 if time.monotonic() - started >= _HEALTHY_SECONDS else delay
-                fields = {**self._fields, "how": reason, "calls": calls, "again_in_seconds": delay}
-                _logger.error("model process ended", extra=fields)
-            process, delay = self._restart(first, delay)
+            try:
+                process = self._start()
+            except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
+                if not self.binding.done():
+                    self.binding.set_exception(error)
+                    return
+                self.unavailable_reason = f"The model could not be restarted; the server keeps trying: {error}"
+                event, fields = "model process failed to start", {"reason": str(error)}
+            else:
+                event, fields = "model process ended", self._serve(process)
+            if self._closing:
+                return
+            delay = _MIN_DELAY_SECONDS if time.monotonic() - started >= _HEALTHY_SECONDS else delay
+            _logger.error(event, extra={**self._fields, **fields, "again_in_seconds": delay})
+            due = time.monotonic() + delay
+            while not self._closing and time.monotonic() < due:
+                time.sleep(_POLL_SECONDS)
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
-    def _start(self) -> tuple[ModelProcess, Binding]:
+    def _start(self) -> ModelProcess:
+        """Start a process and wait until it has loaded the model. Raise ModelError if it fails."""
+        process = ModelProcess(self._source, self._load, self._max_calls)
         try:
-            process = ModelProcess(self._source, self._job, self._max_calls)
-        except OSError as error:
-            raise ModelError(f"{self._source.folder}: its process cannot be started: {error}") from error
-        try:
-            return process, process.outcome()
+            binding: Binding = process.outcome()
+            if self.binding.done() and binding.interface != self.binding.result().interface:
+                raise ModelError("its files have changed since it was loaded; reload it")
         except BaseException:
             process.kill("it was not loaded")
             process.close()
             raise
+        self._publish(process, "")
+        if self.binding.done():
+            _logger.info("model process started again", extra=self._fields)
+        else:
+            self.binding.set_result(binding)
+        return process
 
-    def _watch(self, process: ModelProcess) -> str:
-        """Wait until the process ends, and return why, or until the model is unloaded."""
+    def _serve(self, process: ModelProcess) -> dict[str, object]:
+        """Let calls use a process until it ends, or the model is unloaded. Return how it ended, for the log."""
+        reason = ""
         try:
             while not self._closing:
                 if process.control.poll(_POLL_SECONDS) and (message := process.next_message()) is not None:
                     process.kill(f"it hung: {message.reason}")
-            return ""
-        except (EOFError, OSError):
-            return process.wait_ended()
-        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
-            process.kill("it sent a message that cannot be read")
-            return process.wait_ended()
-
-    def _restart(self, first: Binding, delay: float) -> tuple[ModelProcess | None, float]:
-        """Retry until a process is ready; return it, None once the model is unloaded, and the next delay in seconds."""
-        while not self._closing:
-            due = time.monotonic() + delay
-            while not self._closing and time.monotonic() < due:
-                time.sleep(_POLL_SECONDS)
-            if self._closing:
-                break
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
-            try:
-                process, binding = self._start()
-                if binding.interface == first.interface:
-                    _logger.info("model process started again", extra=self._fields)
-                    return process, delay
-                process.close()
-                raise ModelError("its files have changed since it was loaded; reload it")
-            except ModelError as error:
-                self.unavailable_reason = f"The model could not be restarted; the server keeps trying: {error}"
-                fields = {**self._fields, "reason": str(error), "again_in_seconds": delay}
-                _logger.error("model process failed to start", extra=fields)
-        return None, delay
+        except Exception as error:  # noqa: BLE001  a process with corrupted memory may send anything
+            if not isinstance(error, EOFError | OSError):
+                process.kill("it sent a message that cannot be read")
+            reason = process.wait_ended()
+        calls = self._max_calls - len(process.free)
+        self._publish(None, self._ended_message(reason) if reason else "")
+        if calls and not reason:
+            # The remaining calls are cancelled, and a graceful stop would wait for them.
+            process.kill("it was still in a call when it had to stop")
+        process.close()
+        return {"how": reason, "calls": calls}
 
     def _publish(self, process: ModelProcess | None, reason: str) -> None:
         """Let calls use a process, or tell them why there is none."""
         with self._waiting.changed:
-            self._process, self.unavailable_reason = process, reason
+            self.process, self.unavailable_reason = process, reason
             self._waiting.changed.notify_all()
 
     def _ended_error(self, process: ModelProcess) -> InferenceError:
         """Return the error for a call whose process has ended or is dead."""
         message = self._ended_message(process.wait_ended(1.0))
-        if self._process is process:
+        if self.process is process:
             self.unavailable_reason = message
         return InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"
+
+
+@atexit.register
+def _close_all() -> None:
+    """Stop all model processes gracefully; the system kills those that remain when this process ends."""
+    supervisors = list(_open)
+    for supervisor in supervisors:
+        supervisor.close()
+    deadline = time.monotonic() + _SECONDS_AT_EXIT
+    for supervisor in supervisors:
+        supervisor.thread.join(max(0.0, deadline - time.monotonic()))

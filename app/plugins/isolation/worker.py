@@ -17,7 +17,7 @@ from typing import Any
 
 from app.core.engine.cancellation import cancellation_scope
 from app.core.engine.error_text import error_text
-from app.core.engine.models.servable import HealthReporting, Servable
+from app.core.engine.models.servable import Servable
 from app.core.engine.remote import Binding, Failure, ModelUnavailable
 from app.core.server.process_setup import configure_process, freeze_garbage
 from app.core.settings.model import ModelError, ModelSource
@@ -49,6 +49,9 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
             control.send(message)
 
     logging.basicConfig(handlers=[_ServerLogHandler(report)], level=log_level, force=True)
+    if calls:
+        gc.disable()
+        configure_process()
     outcome = _run_job(job, source)
     try:
         report(Binding.of(outcome) if isinstance(outcome, Servable) else outcome)
@@ -57,23 +60,15 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
         return
     if not isinstance(outcome, Servable):
         return
+    freeze_garbage()
     # Runtimes close the models that are left at exit.
     _served.append(outcome)
     for call in calls:
         threading.Thread(target=CallServer(call, outcome).serve, daemon=True).start()
     while not control.poll(_HEALTH_CHECK_SECONDS):
-        if isinstance(outcome.model, HealthReporting) and outcome.model.unavailable_reason:
-            report(ModelUnavailable(outcome.model.unavailable_reason))
+        if reason := outcome.unavailable_reason:
+            report(ModelUnavailable(reason))
             os._exit(1)
-
-
-def load_alone(load: Callable[[ModelSource], Servable], source: ModelSource) -> Servable:
-    """Load the model with `load` in the process that was started for it."""
-    gc.disable()
-    configure_process()
-    servable = load(source)
-    freeze_garbage()
-    return servable
 
 
 def _bind_to_server(name: str) -> None:
@@ -157,16 +152,13 @@ class CallServer:
 
     def _run(self, kind: str, inputs: Any) -> Any:
         model: Any = self._servable.model
-        if kind == "stream":
-            self._chunks = model.stream(inputs)
         match kind:
             case "predict":
                 return list(model(inputs))
-            case "stream" | "next":
-                return next(self._chunks, None)
+            case "explain":
+                return list(model.explain(inputs))
             case "close":
                 return self._chunks.close()
-            case "downscale":
-                return 1.0 if self._servable.downscale is None else self._servable.downscale(*inputs)
-            case _:
-                return list(getattr(model, kind)(*inputs))
+            case "stream":
+                self._chunks = model.stream(inputs)
+        return next(self._chunks, None)

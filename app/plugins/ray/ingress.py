@@ -118,7 +118,8 @@ class Ingress:
             known = ", ".join(self._handles)
             raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
         model = RemoteModel(source, handle, self._options.timeout_seconds, self._options.retries)
-        return Servable(model.binding.task, model, model.binding.description, model.binding.defaults)
+        binding = model.binding
+        return Servable(binding.task, model, binding.description, binding.defaults, binding.downscale)
 
 
 def _without_request_id(app: ASGIApp) -> ASGIApp:

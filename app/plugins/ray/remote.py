@@ -31,10 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class RemoteModel:
-    """A model of any task type, called through a deployment's handle.
-
-    The ingress decodes images at full size, because only the model's graph knows a smaller usable size. Raise
-    ModelError when the model cannot be served.
+    """A model of any task type, called through a deployment's handle. Raise ModelError when it cannot be served.
 
     Args:
         handle: of the deployment; created once, because that is slow.

@@ -59,7 +59,6 @@ def test_predictions_equal_those_of_model() -> None:
             (found,) = call(connection, "predict", [INPUT])
             assert found.labels == expected.labels
             np.testing.assert_array_equal(found.boxes, expected.boxes)
-        assert call(connection, "downscale", (640, 480)) == 1.0
 
 
 @pytest.mark.parametrize(

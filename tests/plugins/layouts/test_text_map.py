@@ -130,7 +130,6 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     images = [uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)]
     answers = [answer for image in images for answer in found.graph.run([image])]
     assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (384, 4000), (992, 800)]
-    assert found.graph.downscale(4000, 3000) == 1
     assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
     # These are ImageNet's means in the order B, G, R.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement, fit
+from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.runtimes.onnxruntime.session import GraphSession
 from tasks.inference.error import model_failed
@@ -166,14 +166,6 @@ class ImageGraph:
         self._batch = 1 if unbatched else inputs.batch
         # Images of several sizes do not fit into one tensor.
         self.max_images = 1 if preprocessing.dynamic_size else _MAX_BATCH if self._batch == -1 else self._batch
-
-    def downscale(self, width: int, height: int) -> float:
-        """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
-        options = self.preprocessing
-        if options.dynamic_size is not None:
-            return 1.0
-        place = fit((height, width), (options.height, options.width), options)
-        return min((width - 2 * place.cut_x) / place.width, (height - 2 * place.cut_y) / place.height)
 
     def output_specs(self) -> Sequence[TensorSpec]:
         """Return the selected outputs for any number of images, which are the first dimension."""

@@ -10,6 +10,7 @@ from app.core.runtimes.onnxruntime.files.location import locate_graph
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
 from app.core.runtimes.onnxruntime.graph import is_single_image
 from app.core.runtimes.onnxruntime.heads import as_tensors, task_and_model
+from app.core.runtimes.onnxruntime.images.image_batch import downscale_factor
 from app.core.runtimes.onnxruntime.inspection import inspect_model
 from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.core.runtimes.onnxruntime.session import GraphSession, Session
@@ -56,7 +57,9 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
         model([example])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-    downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
+    preprocessing, downscale = inspection.graph.preprocessing, None
+    if source.settings.preprocessing.reduced_decode and preprocessing.dynamic_size is None:
+        downscale = partial(downscale_factor, preprocessing)
     defaults = {**inspection.match.parameters, **source.settings.parameters}
     return Servable(task, model, inspection.description, defaults, downscale)
 

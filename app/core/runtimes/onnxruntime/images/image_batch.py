@@ -149,6 +149,12 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Prepr
     )
 
 
+def downscale_factor(options: Preprocessing, width: int, height: int) -> float:
+    """Return the factor by which an image of this size is downscaled to the fixed size of the input."""
+    place = fit((height, width), (options.height, options.width), options)
+    return min((width - 2 * place.cut_x) / place.width, (height - 2 * place.cut_y) / place.height)
+
+
 class ImageBatcher:
     """Makes the input tensor of a graph. It keeps no state between calls, so any thread may call it.
 

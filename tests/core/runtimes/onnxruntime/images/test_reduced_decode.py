@@ -1,5 +1,6 @@
 """Test JPEGs decoded at a fraction of their size; answers stay in pixels of the full image."""
 
+import pickle
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from app.core.assembly.discovery import model_at
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
+from app.core.engine.remote import Binding
 from app.core.settings.model import ModelSettings, PreprocessingSettings
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
@@ -64,3 +66,9 @@ def test_image_is_not_reduced_below_model_input_size() -> None:
         image = cast("ImageItem[Any]", sample.item).image
         assert image.pixels.shape[:2] == (240, 320)
         assert (image.height, image.width) == (480, 640)
+
+
+def test_factor_of_reduction_reaches_another_process() -> None:
+    binding = Binding.of(servable("detector", reduced=True))
+    assert binding.downscale is not None
+    assert pickle.loads(pickle.dumps(binding)).downscale(1920, 960) == binding.downscale(1920, 960) == 10
