@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cv2
 import msgspec
 import numpy as np
 import pytest
@@ -17,16 +16,19 @@ from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.batching import BatchingRunner
 from app.core.engine.scheduling.thread_pool import ThreadPool
-from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
+from app.plugins.calibration.calibration import Calibration, PlattLine, model_digest, write_calibration
 from tasks.inference.limits import Limits
 from tasks.inference.response import InferenceOutput
+from tasks.vision.image import decode_image
 from tests.support.data.requests import pixel_input, request
 from tests.support.models.model_folders import source_at
 from tests.support.pool_jobs import submit_for
 from tests.support.servers.server_process import ROOT
 
-CALIBRATION = Calibration(method="platt", line=Line(slope=0.5, intercept=0.6), classes={"circle": Line(intercept=-1.0)})
-SCENE = cv2.cvtColor(cv2.imread(str(ROOT / "fixtures" / "images" / "scene.jpg")), cv2.COLOR_BGR2RGB)
+CALIBRATION = Calibration(
+    method="platt", line=PlattLine(slope=0.5, intercept=0.6), classes={"red circle": PlattLine(intercept=-1.0)}
+)
+SCENE = decode_image((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).pixels
 IMAGES = (SCENE, np.ascontiguousarray(SCENE[:, ::-1]))
 TIMEOUT = 60.0
 SLOW = pytest.mark.slow
@@ -54,11 +56,11 @@ class Detector:
         self.calls.append(len(items))
         return runner(items)
 
-    def output(self, image: Any, **parameters: object) -> InferenceOutput:
+    def output(self, image: Any, **parameters: Any) -> InferenceOutput:
         (output,) = self.servable.predict(request(pixel_input(image, **parameters)), Limits()).outputs
         return output
 
-    def answers(self, **parameters: object) -> list[object]:
+    def answers(self, **parameters: Any) -> list[object]:
         """Return the records and output parameters of two requests that run at once, while a third one waits."""
         workers, done = ThreadPool(3, "w"), threading.Event()
         blocker = submit_for(workers, "", partial(done.wait, TIMEOUT))

@@ -34,7 +34,7 @@ _OTHER_SETTINGS = frozenset(
 """Settings that do not change the scores of a model."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class PlattLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line over log odds: the probability is ``sigmoid(slope * log_odds(score) + intercept)``."""
 
     slope: _Positive = 1.0
@@ -65,8 +65,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     method: Literal["temperature", "platt"]
     temperature: _Positive = 1.0
-    line: Line = Line()
-    classes: Mapping[str, Line] = {}
+    line: PlattLine = PlattLine()
+    classes: Mapping[str, PlattLine] = {}
     model_digest: str = ""
     fitted_on: FittedOn | None = None
 

@@ -9,7 +9,7 @@ class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which scores a model answers.
 
     Attributes:
-        scores: "raw" for those of the model, "calibrated" for the probabilities that calibration.json makes of them.
+        scores: "raw" as the model gives them, "calibrated" for the probabilities that calibration.json makes of them.
     """
 
     scores: Literal["raw", "calibrated"] = "raw"

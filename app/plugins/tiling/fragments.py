@@ -75,13 +75,13 @@ def join(objects: Objects, iou_threshold: float) -> list[Indices]:
             merged.append(group)
             parts = np.concatenate([parts, group]) if len(group) > 1 else parts
     merged = [group for group in merged if not _is_sliver(objects, group, merged)]
-    # The order of objects with equal scores is that of the tiles.
+    # Objects with equal scores keep the order of the tiles.
     merged.sort(key=lambda group: int(group[0]))
     return [kept[position : position + 1] for position in range(len(kept))] + merged
 
 
 def suppress(objects: Objects, indices: Indices, iou_threshold: float) -> Indices:
-    """Return those of `indices` that non-maximum suppression keeps, of at most `MAX_BOXES`."""
+    """Return the `indices` that non-maximum suppression keeps, of at most `MAX_BOXES`."""
     order = (-objects.scores[indices]).argsort(kind="stable")[:MAX_BOXES]
     return objects.shapes.suppress(indices[order], objects.scores, objects.class_ids, iou_threshold)
 

@@ -58,7 +58,7 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
 
 
 def _without_tiles(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return a type with the fields of `kind`, except those of tiles."""
+    """Return a type with the fields of `kind` that are not about tiles."""
     fields = [field for field in msgspec.structs.fields(kind) if field.name not in TileParameters.__struct_fields__]
     return msgspec.defstruct(
         kind.__name__, [(field.name, field.type, field.default) for field in fields], frozen=True, kw_only=True

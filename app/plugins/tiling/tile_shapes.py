@@ -40,12 +40,12 @@ class Shapes(Protocol):
     def suppress(
         self, indices: Indices, scores: NDArray[np.float32], class_ids: Indices, iou_threshold: float, /
     ) -> Indices:
-        """Return those of `indices` that non-maximum suppression keeps. `scores` and `class_ids` are those of all."""
+        """Return the `indices` that non-maximum suppression keeps. `scores` and `class_ids` are of all objects."""
         ...
 
 
 def near(bounds: NDArray[np.float32], index: int, others: Indices) -> Indices:
-    """Return those of `others` whose (N, 4) xyxy bounds meet those of an object."""
+    """Return the `others` whose (N, 4) xyxy bounds meet the bounds of an object."""
     left, top, right, bottom = bounds[index]
     boxes = bounds[others]
     meets = (boxes[:, 0] < right) & (boxes[:, 2] > left) & (boxes[:, 1] < bottom) & (boxes[:, 3] > top)

@@ -14,7 +14,7 @@ import pytest
 from app.core.assembly.models import find_models, load
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
-from app.plugins.calibration.calibration import Calibration, Line, model_digest, write_calibration
+from app.plugins.calibration.calibration import Calibration, PlattLine, model_digest, write_calibration
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.calibrating.fit import events_of, fit
 from app.plugins.evaluation.calibrating.notes import measure
@@ -60,7 +60,7 @@ def test_classes_are_answered_with_their_temperature(tmp_path: Path) -> None:
 @pytest.mark.parametrize("isolate", [False, True])
 def test_threshold_of_a_request_applies_to_probabilities(tmp_path: Path, isolate: bool) -> None:
     folder = write_model(tmp_path / "detector", CODE)
-    higher, lower = Line(intercept=1.0), Line(intercept=-1.0)
+    higher, lower = PlattLine(intercept=1.0), PlattLine(intercept=-1.0)
     _calibrated(folder, Calibration(method="platt", line=higher, classes={"dog": lower}), isolate=isolate)
     model = InProcessModel(folder, allow_code=True)
     answers: Any = model.ask(PIXELS, score_threshold=0.6)
@@ -100,8 +100,8 @@ def test_missing_calibration_and_task_without_scores_are_rejected(tmp_path: Path
 
 def test_threshold_of_the_model_keeps_all_that_the_request_wants() -> None:
     rng = np.random.default_rng(0)
-    lines = {"cat": Line(slope=0.3, intercept=-1.0), "dog": Line(slope=4.0, intercept=2.0)}
-    calibration = Calibration(method="platt", line=Line(slope=1.5), classes=lines)
+    lines = {"cat": PlattLine(slope=0.3, intercept=-1.0), "dog": PlattLine(slope=4.0, intercept=2.0)}
+    calibration = Calibration(method="platt", line=PlattLine(slope=1.5), classes=lines)
     scores = rng.uniform(0, 1, 3000)
     probabilities = calibration.probabilities(["cat", "dog", "emu"] * 1000, scores)
     for threshold in (0.0, 0.01, 0.3, 0.5, 0.9, 1.0):

@@ -49,7 +49,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     enabled: bool = True
 
     def ready_servable(self) -> Servable:
-        """Return the servable of a registration that is READY, as those of `Registry.find`."""
+        """Return the servable of a registration that is READY, as `Registry.find` returns it."""
         return cast("Servable", self.servable)
 
     @property

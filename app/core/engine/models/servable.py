@@ -57,7 +57,7 @@ class Servable:
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
-        parameters_type: the type of the parameters of its inputs, with those of plugins.
+        parameters_type: the type of the parameters of its inputs, including the parameters of plugins.
         streams: whether its answers are texts that `stream` can generate in chunks.
     """
 
@@ -174,7 +174,7 @@ class Servable:
     def call(self, runner: Runner, items: Sequence[Any], parts: Sequence[Sequence[Any]] = ()) -> Sequence[Any]:
         """Return a prediction with its final scores for each of `items`, before the task selects.
 
-        `parts` are those of each item, if items are split. Raise InferenceError as `call_model`.
+        `parts` has the parts of each item, if items are split. Raise InferenceError as `call_model`.
         """
         split_step, score_step = self.split_step, self.score_step
         if score_step is not None:

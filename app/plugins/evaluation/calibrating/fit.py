@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.calibration.calibration import Calibration, Line
+from app.plugins.calibration.calibration import Calibration, PlattLine
 from app.plugins.calibration.fitting import MIN_PROBABILITY, Floats, fit_platt, fit_temperature, log_odds
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.dataset import EvaluationError
@@ -78,7 +78,7 @@ def _fit_lines(outcomes: ScoredOutcomes, model_files: str) -> Calibration:
     line = _fit_line(outcomes, np.ones(len(outcomes.correct), np.bool_))
     if line is None:
         raise EvaluationError("--calibrate: higher scores are not more often right: the scores have no information")
-    classes: dict[str, Line] = {}
+    classes: dict[str, PlattLine] = {}
     names = np.array(outcomes.labels)
     for label in sorted(set(outcomes.labels)):
         chosen = names == label
@@ -88,9 +88,9 @@ def _fit_lines(outcomes: ScoredOutcomes, model_files: str) -> Calibration:
     return Calibration(method="platt", line=line, classes=classes, model_digest=model_files)
 
 
-def _fit_line(outcomes: ScoredOutcomes, chosen: NDArray[np.bool_]) -> Line | None:
+def _fit_line(outcomes: ScoredOutcomes, chosen: NDArray[np.bool_]) -> PlattLine | None:
     slope, intercept = fit_platt(log_odds(outcomes.scores[chosen]), outcomes.correct[chosen])
-    return Line(slope=slope, intercept=intercept) if slope > 0 else None
+    return PlattLine(slope=slope, intercept=intercept) if slope > 0 else None
 
 
 def _rarer(correct: NDArray[np.bool_]) -> int:
