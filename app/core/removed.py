@@ -13,7 +13,6 @@ REMOVED = {
     "/page/tensorflow-serving/*": "send the request to TensorFlow Serving's port, --tensorflow-serving-port",
     "/page/repository*": "use /v2/repository/index and /v2/repository/models/<name>/load, or unload",
     "/page/events": "read /metrics; deploy/grafana/charioteer.json is a dashboard of it",
-    "config": "`serve` rejects options that it does not know, and logs such variables (docs/configuration.md)",
     **dict.fromkeys(
         (f"conform --protocol {name}" for name in ("tensorflow-serving", "grps", "openai", "label-studio")),
         "`conform` checks the protocols of Chariot and KServe",

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 
 from app import __version__
-from app.plugins.page.environment_schema import environment_schema
+from app.plugins.page.configuration import environment_schema
 from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
 from tests.support.servers.server_process import ROOT
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.plugins.page.environment_schema import environment_schema
+from app.plugins.page.configuration import environment_schema
 from tests.deploy.containerfile import environment, only_argument, stages
 from tests.deploy.kustomize import KSERVE, Document, build, identity, of_kind, overlays
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.page.environment_schema import environment_schema
+from app.plugins.page.configuration import environment_schema
 from tests.deploy.containerfile import arguments_of, environment, only_argument, stages
 from tests.deploy.kustomize import (
     KSERVE,

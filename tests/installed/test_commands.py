@@ -13,6 +13,7 @@ from tests.installed.test_readme import commands
 from tests.installed.workspace import Workspace
 
 COMMANDS: dict[str, str] = {
+    "config": "--port 9000",
     "env-schema": "",
     "keys list": "--file keys.json",
     "keys remove": "camera-7 --file keys.json",

@@ -32,7 +32,7 @@ from app.core.settings.network import AccessSettings, DefaultPort, ListeningSett
 from app.core.settings.server import LimitSettings, ModelOptions, OperationSettings, ServerSettings, SettingsError
 
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
-overrides the environment, which overrides the file."""
+overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
 
 
 _PREFIX = "CHARIOTEER_"

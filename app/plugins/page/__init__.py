@@ -1,4 +1,4 @@
-"""A web page to try models and to load them, the description of the server in OpenAPI, and of its environment."""
+"""A web page to try models and to load them, the description of the server in OpenAPI, and its options."""
 
 from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
@@ -9,8 +9,13 @@ plugin = Plugin(
     settings=(PageSettings,),
     commands=(
         Command(
+            name="config",
+            run="app.plugins.page.configuration:config",
+            help="Show the options of `serve` and where their values come from.",
+        ),
+        Command(
             name="env-schema",
-            run="app.plugins.page.environment_schema:env_schema",
+            run="app.plugins.page.configuration:env_schema",
             help="Print a JSON Schema of environment variables.",
         ),
     ),

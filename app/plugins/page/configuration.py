@@ -1,20 +1,80 @@
-"""``charioteer env-schema``: the environment variables of ``charioteer serve``."""
+"""``charioteer config`` and ``charioteer env-schema``: the options of ``charioteer serve``."""
 
 import sys
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
-from cyclopts import App, Argument
+from cyclopts import App, Argument, ArgumentCollection, Parameter
 from cyclopts.validators import Number
 
 from app import __version__
-from app.core.cli.serve import serve
+from app.core.cli.serve import read_config_file, serve, unknown_variables
+from app.core.cli.terminal import console, printable, table
+from app.core.settings.environment import check_values, drop_empty_variables
 from app.core.settings.network import DefaultPort
 
+_SECRET = ("record",)
+"""Options whose URLs may contain a password or a token."""
+
 _TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+
+
+def config(
+    *options: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
+) -> None:
+    """Show the options of `charioteer serve` that are set, and where their values come from.
+
+    An option on the command line overrides its environment variable, which overrides the file of `--config`, which
+    overrides the default.
+
+    Args:
+        options: Options of `serve`, such as --config charioteer.toml.
+        everything: Also show options that have their default.
+    """
+    arguments = ArgumentCollection()
+
+    def collect(_: App, __: tuple[str, ...], collection: ArgumentCollection) -> None:
+        arguments.extend(argument for argument in collection if not argument.children)
+
+    sources = (drop_empty_variables, read_config_file, check_values, collect)
+    parser = App(name="charioteer config", config=sources, help_flags=[], version_flags=[])
+    parser.default(serve)
+    _, bound, _ = parser.parse_args(options, exit_on_error=False, print_error=False)
+    values = dict(bound.arguments)
+    for part in bound.arguments.values():
+        values |= getattr(part, "__dict__", {})
+    shown = table("option", "value", "from", "environment variable")
+    for argument in arguments:
+        if (everything and argument.parameter.show is not False) or argument.tokens:
+            field, names = argument.field_info.name, argument.parameter.env_var or ()
+            value = values.get(field, argument.field_info.default)
+            cells = argument.name, _shown(field, value), _source(argument), ", ".join(names)
+            shown.add_row(*map(printable, cells))
+    terminal = console()
+    if shown.row_count:
+        terminal.print(shown)
+    else:
+        terminal.print("No option of `charioteer serve` is set, so all have their defaults; --all shows them.")
+    for variable, advice in unknown_variables(arguments):
+        hint = f"; {advice}" if advice else ""
+        terminal.print(f"[yellow]{printable(variable)} is not an environment variable of Charioteer[/yellow]{hint}")
+
+
+def _shown(name: str, value: object) -> str:
+    text = "" if value is None else str(value)
+    scheme, separator, _ = text.partition("://")
+    return f"{scheme}://..." if separator and (name in _SECRET or "@" in text) else text
+
+
+def _source(argument: Argument) -> str:
+    if not argument.tokens:
+        return "default"
+    token = argument.tokens[0]
+    return {"cli": "command line", "env": token.keyword}.get(token.source) or token.source
 
 
 def env_schema() -> None:

@@ -1,7 +1,8 @@
-"""The JSON Schema of environment variables."""
+"""The commands config and env-schema."""
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -9,8 +10,48 @@ import pytest
 from cyclopts import App, CycloptsError
 
 from app.core.cli.serve import serve
-from app.plugins.page.environment_schema import environment_schema
+from app.plugins.page.configuration import config, environment_schema
 from tests.support.command_line import charioteer
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
+    """Return value, source and variables of each option in the printed table."""
+    lines = [line.strip("│").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    return {option.strip(): [cell.strip() for cell in cells] for option, *cells in lines}
+
+
+def test_config_shows_set_options_with_their_sources_and_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.toml").write_text("record-images = 'images'\nrecord = 'postgresql://user:p/word@host/database'")
+    for variable in environment_schema()["properties"]:
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setenv("MODEL_PATH", "model.onnx")
+    config("--config", "c.toml", "--port", "1", "--otlp-endpoint", "http://user:word@host")
+    sources = {option: cells[:2] for option, cells in rows(capsys).items() if option != "--config"}
+    assert sources == {
+        "--model": ["model.onnx", "MODEL_PATH"],
+        "--port": ["1", "command line"],
+        "--record": ["postgresql://...", "c.toml"],
+        "--record-images": ["images", "c.toml"],
+        "--otlp-endpoint": ["http://...", "command line"],
+    }
+    config(everything=True)
+    assert rows(capsys)["--port"] == ["8080", "default", "CHARIOTEER_HTTP_PORT, PORT, UVICORN_PORT"]
+
+
+def test_config_without_options_says_so_and_warns_of_unknown_variables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in environment_schema()["properties"]:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("CHARIOTEER_MAX_PIXEL", "9")
+    config()
+    printed = capsys.readouterr().out
+    assert printed.startswith("No option of `charioteer serve` is set, so all have their defaults; --all shows them.")
+    assert "did you mean CHARIOTEER_MAX_PIXELS?" in printed
+
 
 SCHEMA = environment_schema()
 PROPERTIES: dict[str, dict[str, Any]] = SCHEMA["properties"]
