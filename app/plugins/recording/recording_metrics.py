@@ -1,7 +1,6 @@
 """Report the state of recording: metrics, a log record for each change, and errors for clients."""
 
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -20,9 +19,6 @@ UNWRITABLE = "unwritable"
 """The inference could not be converted into rows."""
 
 _COMMIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-_RECOVERY_SECONDS = 10.0
-"""Seconds without a drop before the log reports recovery. Otherwise every commit would log it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -46,20 +42,11 @@ def not_recorded(reason: str) -> InferenceError:
 
 
 class RecordingMetrics:
-    """Count recorded and dropped inferences.
+    """Count recorded and dropped inferences. `store` is the address of the store without secrets."""
 
-    Args:
-        registry: the registry for the metrics.
-        store: the address of the store without secrets.
-        clock: a monotonic clock in seconds.
-    """
-
-    def __init__(self, registry: CollectorRegistry, store: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, registry: CollectorRegistry, store: str) -> None:
         self._store = store
-        self._clock = clock
-        self._failing = False
-        # Time of the last drop because of a full queue; None while the store keeps up.
-        self._behind_since: float | None = None
+        self._failing = self._behind = False
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self._recorded = counter("charioteer_recording_recorded", "Inferences that were recorded.")
         self._dropped = counter(
@@ -87,8 +74,9 @@ class RecordingMetrics:
         """Read the queue length from `queue_length` at every scrape."""
         self._queue.set_function(queue_length)
 
-    def recorded(self, inferences: int) -> None:
+    def recorded(self, inferences: int, queue_length: int) -> None:
         self._recorded.inc(inferences)
+        self._behind = self._behind and queue_length > 0
         self._up.set(1)
         if self._failing:
             self._failing = False
@@ -96,17 +84,13 @@ class RecordingMetrics:
 
     def committed(self, seconds: float) -> None:
         self._seconds.observe(seconds)
-        if self._behind_since is not None and self._clock() - self._behind_since >= _RECOVERY_SECONDS:
-            self._behind_since = None
-            _logger.warning("the store of recordings keeps up again", extra={"store": self._store})
 
     def dropped(self, reason: str, requests: int = 1) -> None:
         self._dropped.labels(reason).inc(requests)
-        if reason == BEHIND:
-            previous, self._behind_since = self._behind_since, self._clock()
-            if previous is None:
-                message = "the store of recordings is behind; what does not fit the queue is not recorded"
-                _logger.error(message, extra={"store": self._store})
+        if reason == BEHIND and not self._behind:
+            self._behind = True
+            message = "the store of recordings is behind; what does not fit the queue is not recorded"
+            _logger.error(message, extra={"store": self._store})
 
     def failed(self, error: StoreError) -> None:
         """Count a failure of the store, and log the first one."""

@@ -245,7 +245,7 @@ class Writer:
             self._write(requests[:middle])
             self._write(requests[middle:])
             return
-        self._metrics.recorded(sum(len(request.rows) for request in requests))
+        self._metrics.recorded(sum(len(request.rows) for request in requests), len(self._queue))
         for request in requests:
             request.complete(None)
 

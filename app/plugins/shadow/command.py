@@ -109,7 +109,6 @@ def _present(
         rows.append(("champion, accuracy or F1", verdict.images, verdict.all.champion, ""))
         rows.append(("shadow, accuracy or F1", verdict.images, verdict.all.shadow, ""))
         rows.append(("difference", verdict.images, *_cells(verdict.all.difference)))
-        rows.append(("McNemar's test of right images", verdict.images, f"p = {verdict.p_value:.4f}", ""))
         if verdict.needed > verdict.images:
             missing = verdict.needed - verdict.images
             notes.append(f"Too few truths: about {missing} more decide. Fix the number beforehand.")

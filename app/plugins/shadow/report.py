@@ -14,7 +14,7 @@ from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
-from app.plugins.shadow.statistics import losing, mcnemar, needed_images, pair
+from app.plugins.shadow.statistics import losing, needed_images, pair
 from tasks.task import TaskType
 
 MIN_TRUTHS = 30
@@ -60,7 +60,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     images: int  # number of images with a truth that both versions can be compared with
     all: Comparison
-    p_value: float  # of McNemar's test on images whose answer is completely right
     reasons: Sequence[str]  # why it may not; empty if it may
     needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
@@ -137,11 +136,9 @@ def verdict_of(judged: Sequence[JudgedImage], margin: float) -> Verdict:
     if len(judged) < MIN_TRUTHS:
         reasons.insert(0, f"at least {MIN_TRUTHS} images with truths are needed, and there are {len(judged)}")
         needed = max(needed, MIN_TRUTHS)
-    pairs = Counter((_all_right(image.champion), _all_right(image.shadow)) for image in judged)
     return Verdict(
         images=len(judged),
         all=Comparison(champion=scores.champion, shadow=scores.shadow, difference=difference),
-        p_value=mcnemar(pairs[True, False], pairs[False, True]),
         reasons=reasons,
         needed=needed,
     )
@@ -157,6 +154,3 @@ def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDAr
     champion, shadow = zip(*((of_labels(image.champion), of_labels(image.shadow)) for image in judged), strict=True)
     return np.array(champion, np.float64), np.array(shadow, np.float64)
 
-
-def _all_right(counts: Counts) -> bool:
-    return not any(wrong or missed for _, wrong, missed in counts.values())

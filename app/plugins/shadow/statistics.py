@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 
-_MIN_CORRECTED = 25
-"""From this number of unequal pairs on, McNemar's test uses the chi-squared distribution instead of the binomial."""
 _LEVEL = 0.05
 _MAX_IMAGES = 1 << 30
 
@@ -83,16 +81,6 @@ def _score(counts: Floats) -> tuple[float, float, Floats]:
     # Without a mistake, whether the objects of an image depend on each other is unknown: then an image counts once.
     size = f1 * (1 - f1) / variance if variance > 1e-12 else 1.0
     return f1, min(size, max(1.0, total / 2 / len(counts))), values
-
-
-def mcnemar(only_champion: int, only_shadow: int) -> float:
-    """Return the two-sided p-value of McNemar's test: exact, or with continuity correction for many unequal pairs."""
-    unequal = only_champion + only_shadow
-    if unequal < _MIN_CORRECTED:
-        tail = sum(math.comb(unequal, count) for count in range(min(only_champion, only_shadow) + 1))
-        return min(1.0, 2 * tail / 2**unequal)
-    statistic = max(0, abs(only_champion - only_shadow) - 1) ** 2 / unequal
-    return math.erfc(math.sqrt(statistic / 2))
 
 
 def needed_images(scores: PairedScores, margin: float) -> int:

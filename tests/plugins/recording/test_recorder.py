@@ -292,15 +292,10 @@ def test_drop_counter_of_each_reason_starts_at_zero() -> None:
 
 
 def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    now = 0.0
-    report = RecordingMetrics(CollectorRegistry(), "a store", lambda: now)
+    report = RecordingMetrics(CollectorRegistry(), "a store")
     with caplog.at_level(logging.WARNING):
-        for _ in range(100):
+        for queue_length in (5, 5, 0, 5):
             report.dropped(BEHIND)
-            report.committed(0.01)
-            now += 1
-        assert len(caplog.messages) == 1
-        now += 10
-        report.committed(0.01)
-        report.committed(0.01)
-    assert caplog.messages[1:] == ["the store of recordings keeps up again"]
+            report.recorded(1, queue_length)
+    message = "the store of recordings is behind; what does not fit the queue is not recorded"
+    assert caplog.messages == [message, message]

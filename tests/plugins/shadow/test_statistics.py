@@ -12,23 +12,11 @@ from app.plugins.evaluation.metrics.intervals import wilson
 from app.plugins.recording.inference import RecordedImage, Truth
 from app.plugins.shadow.report import JudgedImage, Verdict, judge, verdict_of
 from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
-from app.plugins.shadow.statistics import PairedScores, losing, mcnemar, needed_images, pair
+from app.plugins.shadow.statistics import PairedScores, losing, needed_images, pair
 from tests.support.data.recorded_rows import recorded_inference
 
 _stats: Any = scipy.stats
 Records = Sequence[dict[str, object]]
-
-
-@pytest.mark.parametrize(
-    ("only_champion", "only_shadow"), [(0, 0), (3, 9), (12, 12), (1, 0), (24, 0), (20, 5), (50, 50), (300, 220)]
-)
-def test_p_value_is_exact_for_few_unequal_pairs_and_corrected_for_many(only_champion: int, only_shadow: int) -> None:
-    count = only_champion + only_shadow
-    if count < 25:
-        expected = _stats.binomtest(only_champion, count, 0.5).pvalue if count else 1.0
-    else:
-        expected = _stats.chi2.sf(max(0, abs(only_champion - only_shadow) - 1) ** 2 / count, 1)
-    assert mcnemar(only_champion, only_shadow) == pytest.approx(expected)
 
 
 def _paired(both: int, only_champion: int, only_shadow: int, neither: int) -> PairedScores:

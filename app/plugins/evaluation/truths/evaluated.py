@@ -50,9 +50,11 @@ def read_truths(store: str, model: str | None, images: Path | None, reason: str)
         if item.truth and item.truth.complete and item.truth.records is not None
     ]
     items = tuple(_labelled(item, right, task, images or Path()) for item, right in complete)
-    value, note = _right_answers(found, weighted=reason == ANY_REASON)
+    value, note = _right_answers(found)
     left_out = len(found) - len(complete)
     notes = [note, "Recorded answers have the score threshold of their requests, which lowers average precision."]
+    if reason == ANY_REASON:
+        notes.append("Rules select difficult images, so that the model seems worse than it is.")
     if left_out:
         notes.append(f"{left_out} truths without complete records count only for the right answers.")
     # A label that only the model has is a mistake too: a complete truth has all objects.
@@ -93,23 +95,9 @@ def _labelled(inference: RecordedInference, right: Records, task: TaskType, imag
     return msgspec.structs.replace(item, objects=objects)
 
 
-def _right_answers(found: Sequence[RecordedInference], *, weighted: bool) -> tuple[float, str]:
-    """Return the share of right answers, and a sentence with its interval.
-
-    Weights are those of Horvitz and Thompson: an inference that is recorded with probability p stands for 1/p requests.
-    """
-    right = [float(item.truth is not None and item.truth.verdict == "right") for item in found]
-    weights = [1 / item.probability for item in found if item.probability] if weighted else [1.0] * len(found)
-    unweighted = ""
-    if len(weights) < len(found):
-        count, weights = len(found) - len(weights), [1.0] * len(found)
-        unweighted = (
-            f" They are not weighted, because the probability of {count} is unknown: rules with limits or on"
-            " disagreement select difficult images, so that the model seems worse than it is."
-        )
-    total = sum(weights)
-    share = sum(weight * value for weight, value in zip(weights, right, strict=True)) / total
-    size = total**2 / sum(weight**2 for weight in weights)
-    interval = wilson(share, size)
-    labelled = counted(len(found), "truth") + ("" if size == len(found) else f", as good as {size:.0f} unweighted")
-    return share, f"Right answers: {share:.4f}, {format_interval(interval)} ({labelled}).{unweighted}"
+def _right_answers(found: Sequence[RecordedInference]) -> tuple[float, str]:
+    """Return the share of right answers, and a sentence with its interval."""
+    right = sum(item.truth is not None and item.truth.verdict == "right" for item in found)
+    share = right / len(found)
+    interval = format_interval(wilson(share, len(found)))
+    return share, f"Right answers: {share:.4f}, {interval} ({counted(len(found), 'truth')})."

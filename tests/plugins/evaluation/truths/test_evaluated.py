@@ -35,11 +35,11 @@ def figures(store: str) -> dict[str, float | None]:
 def store(tmp_path: Path) -> str:
     return write_store(
         tmp_path / "store.db",
-        detection("a", CAR, truth=truth("right", CAR), probability=0.25),
-        detection("b", CAR, truth=truth("wrong", FAR), probability=0.25),
-        detection("c", CAR, truth=truth("right"), probability=0.5),
-        detection("d", CAR, truth=truth("right", CAR, complete=False), probability=0.5),
-        detection("e", CAR, truth=truth("wrong", DOG), probability=0.5, reason="unsure"),
+        detection("a", CAR, truth=truth("right", CAR)),
+        detection("b", CAR, truth=truth("wrong", FAR)),
+        detection("c", CAR, truth=truth("right")),
+        detection("d", CAR, truth=truth("right", CAR, complete=False)),
+        detection("e", CAR, truth=truth("wrong", DOG), reason="unsure"),
         detection("f", CAR),
     )
 
@@ -63,11 +63,10 @@ def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
     assert figures(write_store(tmp_path / "store.db", recorded))["precision"] == 0.5
 
 
-def test_inferences_of_all_reasons_are_weighted_by_probability(store: str) -> None:
+def test_inferences_of_all_reasons_come_with_a_note(store: str) -> None:
     truths = read_truths(store, None, None, "any")
-    # Weights are 4, 4, 2, 2 and 2: 4 + 2 + 2 of 14 are right, as good as 14 * 14 / 44 values.
-    assert truths.figures[0].value == pytest.approx(8 / 14)
-    assert "(5 truths, as good as 4 unweighted)" in truths.dataset.notes[0]
+    assert truths.figures[0].value == pytest.approx(3 / 5)
+    assert "Rules select difficult images, so that the model seems worse than it is." in truths.dataset.notes
     assert read_truths(store, None, None, "unsure").figures[0].value == 0
 
 
