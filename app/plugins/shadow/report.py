@@ -153,4 +153,3 @@ def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDAr
 
     champion, shadow = zip(*((of_labels(image.champion), of_labels(image.shadow)) for image in judged), strict=True)
     return np.array(champion, np.float64), np.array(shadow, np.float64)
-
