@@ -157,6 +157,13 @@ class Host(Protocol):
     def port(self, name: str) -> api.Listener: ...
     @property
     def grpc(self) -> api.GrpcServer | None: ...
+    def provide(self, kind: type[T], value: T) -> None:
+        """Give a value to the other plugins of the server, in `start`. The type is in the `api.py` of a plugin."""
+        ...
+
+    def find(self, kind: type[T]) -> Sequence[T]:
+        """Return what plugins provide, in `lifespan` and handlers; `engine.provided` is the same for endpoints."""
+        ...
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -227,8 +234,6 @@ class Plugin(Struct, frozen=True, kw_only=True):
     # Endpoints added to a protocol of the main port, and methods added to a gRPC service, by the protocol's name.
     endpoints: Mapping[str, Ref[Callable[[api.Engine], Sequence[api.Endpoint]]]] = {}
     methods: Mapping[str, Ref[api.GrpcMethods]] = {}
-    start: Ref[Callable[[Host], Parts]] | None = None  # called once for each server
-    # Added to another plugin, by extension point, such as ``evaluation.reports``. Only that plugin imports it.
-    extends: Mapping[str, Ref[Sequence[Any]]] = {}
+    start: Ref[Callable[[Host], Parts | None]] | None = None  # called once for each server
     public: Mapping[str, str] = {}  # names that the module `charioteer` offers, each with the module that defines it
     page: Page | None = None

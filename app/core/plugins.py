@@ -188,18 +188,15 @@ class Registry(LoadedPlugins):
 
     def start(self, host: Host) -> Sequence[Parts]:
         """Return what plugins add to a server. An exception of a plugin gets a note with the plugin's name."""
-        parts: list[Parts] = []
-        for plugin in self.loaded.values():
-            try:
-                parts += [] if plugin.start is None else [plugin.start.load()(host)]
-            except Exception as error:
-                error.add_note(f"The plugin {plugin.name} could not start")
-                raise
-        return parts
-
-    def extensions(self, point: str) -> Sequence[Any]:
-        """Return what plugins add to an extension point of another plugin, such as ``evaluation.reports``."""
-        return [item for items in self._added("extends", point) for item in items]
+        parts: list[Parts | None] = []
+        with host.engine.provided.starting():
+            for plugin in self.loaded.values():
+                try:
+                    parts.append(plugin.start and plugin.start.load()(host))
+                except Exception as error:
+                    error.add_note(f"The plugin {plugin.name} could not start")
+                    raise
+        return [added for added in parts if added is not None]
 
     def _added(self, hook: str, name: str) -> Sequence[Any]:
         """Return what a hook of plugins that is a mapping names for `name`."""

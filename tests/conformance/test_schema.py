@@ -8,17 +8,16 @@ import pytest
 import schemathesis
 import schemathesis.checks
 from hypothesis import HealthCheck, given, settings, strategies
-from prometheus_client import CollectorRegistry
 from schemathesis import GenerationMode
 
-from app.core.server.http.asgi import create_app
+from app.core.hooks import Parts
 from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
 from tests.support.data.chariot import Client
 from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS
-from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_models
+from tests.support.servers.apps import app_with_models, app_with_parts
 from tests.support.servers.grpc_server import build_engine
 
 MODELS = ("classifier", "detector", "teller", "continuer")
@@ -96,14 +95,8 @@ def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     store.write(ALL_ROWS)
     store.close()
     inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder))
-    app = create_app(
-        build_engine(("detector",)),
-        [],
-        CollectorRegistry(),
-        MAX_REQUEST_BYTES,
-        handlers=inferences.handlers,
-        operations=inferences.operations,
-    )
+    parts = Parts(handlers=inferences.handlers, operations=inferences.operations)
+    app = app_with_parts(build_engine(("detector",)), parts)
     yield schemathesis.openapi.from_asgi("/schema", app)
     inferences.close()
 

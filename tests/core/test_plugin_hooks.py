@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.hooks import ModelSection, Page, Plugin, Protocols, Ref
+from app.core.hooks import Host, ModelSection, Page, Plugin, Protocols, Ref
 from app.core.plugin_loading import GROUP, PluginError, find
 from app.core.plugins import Registry, registry
 from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
@@ -51,8 +51,12 @@ def orbit(_: Engine) -> Sequence[Endpoint]:
     return (Endpoint("/v2/orbit"),)
 
 
-def fail(_: object) -> None:
-    raise RuntimeError("no licence")
+def provide(host: Host) -> None:
+    host.provide(Tiles, Tiles(tile=1))
+
+
+def find_early(host: Host) -> None:
+    host.find(Tiles)
 
 
 HANDLER = unary_handler("ring", echo)
@@ -62,7 +66,6 @@ METHODS = GrpcMethods(
 LOW = (ModuleRuntime("low", 1, "tests.low", lambda _: False),)
 HIGH = (ModuleRuntime("high", 9, "tests.high", lambda _: False),)
 LAYOUTS = (Layout(("ring",), (TaskType.OBJECT_DETECTION,), "[b, 3]", lambda _: None),)
-ITEMS = ("ring", "orbit")
 PUBLIC = {"Detections": "tasks.object_detection"}
 
 
@@ -121,11 +124,21 @@ def test_runtimes_are_sorted_by_priority() -> None:
     assert [runtime.name for runtime in registry().runtimes][:2] == ["python", "onnxruntime"]
 
 
-def test_extensions_are_listed_by_their_point() -> None:
-    point = {"evaluation.reports": ref("ITEMS")}
-    plugins = Registry([plugin("a", extends=point), plugin("b", protocols=ref("main_port"))])
-    assert plugins.extensions("evaluation.reports") == ["ring", "orbit"]
-    assert plugins.extensions("evaluation.clients") == []
+def test_value_is_found_by_its_type_after_all_plugins_have_started() -> None:
+    class FakeHost:
+        engine = build_engine(())
+        provide = engine.provided.provide
+        find = engine.provided.find
+
+    host: Any = FakeHost()
+    assert Registry([plugin("a", start=ref("provide")), plugin("b", start=ref("provide"))]).start(host) == []
+    assert host.find(Tiles) == (Tiles(tile=1), Tiles(tile=1))
+    assert host.find(Ring) == ()
+    with pytest.raises(
+        RuntimeError, match=r"find\(Tiles\) in `start`: call it in `lifespan` or in a handler"
+    ) as caught:
+        Registry([plugin("a", start=ref("find_early"))]).start(host)
+    assert caught.value.__notes__ == ["The plugin a could not start"]
 
 
 def test_public_name_is_imported_from_its_module_unless_the_plugin_is_skipped() -> None:
@@ -134,11 +147,8 @@ def test_public_name_is_imported_from_its_module_unless_the_plugin_is_skipped() 
 
 
 def test_plugin_that_fails_is_named() -> None:
-    with pytest.raises(RuntimeError, match="no licence") as caught:
-        Registry([plugin("a", start=ref("fail"))]).start(None)  # pyright: ignore[reportArgumentType]
-    assert caught.value.__notes__ == ["The plugin a could not start"]
-    with pytest.raises(PluginError, match="plugin a: extends: ModuleNotFoundError"):
-        Registry([plugin("a", extends={"point": Ref[Any]("tasks.no_such:NAMES")})]).extensions("point")
+    with pytest.raises(PluginError, match="plugin a: formats: ModuleNotFoundError"):
+        assert Registry([plugin("a", formats=Ref[Any]("tasks.no_such:NAMES"))]).formats
     with pytest.raises(PluginError, match=r"plugin a: layouts: AttributeError: .*MISSING"):
         assert Registry([plugin("a", layouts=ref("MISSING"))]).layouts
 

@@ -1,10 +1,11 @@
 """The protocols of core and of all plugins."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from app.core.engine.engine import Engine
-from app.core.hooks import Protocols
+from app.core.hooks import Parts, Protocols
 from app.core.plugins import registry
 from app.core.protocols import CHARIOT_PROTOCOLS
 from app.core.protocols.grpc_protocol import GrpcProtocol
@@ -38,9 +39,10 @@ def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
 
 
 def attach_plugins(engine: Engine) -> Engine:
-    """Attach what the endpoints and methods of plugins read from an engine, and return it."""
-    triton = registry().loaded.get("triton")
-    if triton is not None and triton.start is not None:
-        start: Any = triton.start.load()
-        engine.attach(start(None))
+    """Start the plugins whose endpoints and methods find what they provide, and return the engine."""
+    host: Any = SimpleNamespace(engine=engine, provide=engine.provided.provide)
+    for name in ("triton", "openai"):
+        plugin = registry().loaded.get(name)
+        if plugin is not None and plugin.start is not None:
+            engine.attach(plugin.start.load()(host) or Parts())
     return engine

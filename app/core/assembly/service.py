@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 from grpc.aio import ServerInterceptor
@@ -33,6 +34,8 @@ from app.core.server.serving import Listener, ShutdownHooks
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ServerSettings
 from tasks.inference.limits import Limits
+
+T = TypeVar("T")
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -117,6 +120,14 @@ class Service:
             [prefix for parts in self._parts for prefix in parts.costly_prefixes],
         )
         self.listeners = [Listener(app=self.app, port=settings.port), *self._ports.values()]
+
+    def provide(self, kind: type[T], value: T) -> None:
+        """Give a value to the plugins of this server."""
+        self.engine.provided.provide(kind, value)
+
+    def find(self, kind: type[T]) -> Sequence[T]:
+        """Return what plugins of this server provide."""
+        return self.engine.provided.find(kind)
 
     def port(self, name: str) -> Listener:
         """Return the port of a protocol."""

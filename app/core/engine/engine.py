@@ -15,6 +15,7 @@ from app.core.engine.events import BatchedObservers, InferenceObserver
 from app.core.engine.executor import Answer, Executor
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
+from app.core.engine.provided import Provided
 from app.core.engine.request_context import RequestContext
 from app.core.engine.request_job import EndWatch, RequestJob, wait_recorded
 from app.core.engine.scheduling.admission import Admission, QueueLimits
@@ -61,6 +62,7 @@ class Engine(Readiness):
     Attributes:
         admission: counts the inferences that run, wait, arrive or stream, without those of other lanes.
         extensions: names of extensions of the Open Inference Protocol that plugins add.
+        provided: what the plugins of the server give each other.
         draining: whether long requests should finish early, because the server stops.
     """
 
@@ -77,6 +79,7 @@ class Engine(Readiness):
         self.repository = repository
         self.limits = limits
         self.extensions: list[str] = []
+        self.provided = Provided()
         self.draining = self._aborting = self._closed = False
         self.batched_observers = BatchedObservers(observers, batched_observers)
         self._executor = Executor(self.registry, limits, self.batched_observers)

@@ -10,12 +10,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from app.core.engine.request_context import RequestContext
 from tasks.inference.response import InferenceResult
-
-ObserverT = TypeVar("ObserverT")
 
 _FLUSH_SECONDS = 0.2
 _MAX_PENDING = 64
@@ -86,17 +84,6 @@ class BatchedObservers:
         """Pass requests to further observers too."""
         self._immediate_observers += immediate_observers
         self._observers += observers
-
-    def find(self, kind: type[ObserverT]) -> ObserverT:
-        """Return the batched observer of a class, up to the last finished request.
-
-        Raise LookupError if there is none.
-        """
-        self.flush()
-        for observer in self._observers:
-            if isinstance(observer, kind):
-                return observer
-        raise LookupError(f"No observer is a {kind.__name__}")
 
     def add(self, context: RequestContext) -> None:
         """Add a finished request."""

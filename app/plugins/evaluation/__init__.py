@@ -5,7 +5,7 @@ from app.core.hooks import Command, Plugin, Ref
 plugin = Plugin(
     api=1,
     requires=("calibration", "recording"),
-    extends={"recording.judge": Ref("app.plugins.evaluation.truths.judging:JUDGES")},
+    start=Ref("app.plugins.evaluation.truths.start:start"),
     commands=(
         Command(
             name="evaluate", run="app.plugins.evaluation.command:evaluate", help="Measure a model on labelled data."

@@ -29,7 +29,7 @@ from app.plugins.evaluation.truths.label_studio import name_of_image, path_of_im
 from app.plugins.labeling.images import ImageReader
 from app.plugins.labeling.plan import Plan, make_plan, with_labels_of_model
 from app.plugins.labeling.regions import task_result
-from app.plugins.recording.service import truths_of
+from app.plugins.recording.api import StoredTruths
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import too_large
@@ -221,7 +221,7 @@ async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
     if event.action not in _EVENTS:
         return json_response(msgspec.json.encode({"status": "Unknown event"}))
     result: object = {}
-    truths = truths_of(engine)
+    truths = next(iter(engine.provided.find(StoredTruths)), None)
     if truths is not None and event.action in _ANNOTATED:
         plan = await asyncio.to_thread(make_plan, registration, event.project.label_config, "project.label_config")
         task = {**event.task, "annotations": [with_labels_of_model(plan, event.annotation)]}

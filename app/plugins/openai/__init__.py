@@ -5,8 +5,6 @@ from app.core.hooks import Page, Plugin, Ref
 plugin = Plugin(
     api=1,
     protocols=Ref("app.plugins.openai.routes:protocols"),
-    extends={
-        "kserve-v1.models": Ref("app.plugins.openai.model_list:LISTS"),
-    },
+    start=Ref("app.plugins.openai.model_list:start"),
     page=Page(requests={"openai": "request_openai.js"}),
 )

@@ -1,10 +1,12 @@
 """The models that OpenAI's clients can use, which KServe V1 lists too: both use the path ``/v1/models``."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
-from app.core.protocols.kserve_v1.wire import WireModel
+from app.core.hooks import Host
+from app.core.protocols.kserve_v1.wire import ListedModels, WireModel
 from tasks.inference.tensor import Datatype, TensorSpec
 
 _EMBEDDING = "embedding"
@@ -53,4 +55,6 @@ def vector_length(shape: Sequence[int]) -> int:
     return lengths[0] if len(lengths) == 1 else 0
 
 
-LISTS = (listed_models,)
+def start(host: Host) -> None:
+    """Provide the list."""
+    host.provide(ListedModels, partial(listed_models, host.engine))

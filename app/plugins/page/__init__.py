@@ -33,8 +33,4 @@ plugin = Plugin(
             "grpc": "request_grpc.js",
         },
     ),
-    extends={
-        "server.handlers": Ref("app.plugins.page.openapi.routes:HANDLERS"),
-        "server.operations": Ref("app.plugins.page.openapi.routes:OPERATIONS"),
-    },
 )

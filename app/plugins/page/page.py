@@ -23,6 +23,7 @@ from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.plugins.page.catalogue import Catalogue, describe_models
 from app.plugins.page.guide import guide_folder, guide_handler
+from app.plugins.page.openapi.routes import describing
 from app.plugins.page.page_files import (
     HEADERS,
     PageFile,
@@ -39,10 +40,10 @@ from tasks.vision.request import PixelBudget
 
 
 def start(host: Host) -> Parts:
-    """Return the routes of the page; on other addresses than loopback ones, nothing unless it is enabled."""
-    enabled = host.settings.of(PageSettings).page
+    """Return the routes of OpenAPI and of the page, which other addresses than loopback ones only have if enabled."""
+    described, enabled = describing(host.engine), host.settings.of(PageSettings).page
     if not (is_loopback_host(host.settings.host) if enabled is None else enabled):
-        return Parts()
+        return described
     page = WebPage(
         host.engine,
         host.metrics,
@@ -52,7 +53,8 @@ def start(host: Host) -> Parts:
         views=host.views,
         access=host.access,
     )
-    return page.parts
+    handlers = [*described.handlers, *page.parts.handlers]
+    return msgspec.structs.replace(page.parts, handlers=handlers, operations=described.operations)
 
 
 @dataclass(eq=False)

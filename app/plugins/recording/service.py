@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry
 
-from app.core.engine.engine import Engine
 from app.core.engine.error_text import needs_extra
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
 from app.core.server.auth.bind_policy import is_loopback_host
 from app.core.settings.server import ServerSettings, SettingsError
+from app.plugins.recording.api import ShadowWatch, StoredTruths, TruthJudge
 from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.settings import RecordingSettings
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from app.plugins.recording.truth_routes import Truths
 
 _DAY = 24 * 60 * 60
-
-_truths: "WeakKeyDictionary[Engine, Truths]" = WeakKeyDictionary()
-_selectors: "WeakKeyDictionary[Engine, tuple[RuleSelector, Recorder]]" = WeakKeyDictionary()
-"""For plugins that send truths, or the answers of shadow versions."""
 
 MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
@@ -42,11 +38,11 @@ def start(host: Host) -> Parts:
     selector = _rule_selector(settings, host.metrics)
     recorder = open_recorder(settings, host.metrics, selector)
     if recorder is not None and selector is not None:
-        _selectors[host.engine] = selector, recorder
+        host.provide(ShadowWatch, partial(_watch_shadow, selector, recorder))
     inferences = recording_routes(host.settings, host.metrics)
-    truths = _open_truths(settings)
+    truths = _open_truths(settings, host)
     if truths is not None:
-        _truths[host.engine] = truths
+        host.provide(StoredTruths, truths)
 
     def close(seconds: float) -> None:
         inferences.close()
@@ -65,18 +61,10 @@ def start(host: Host) -> Parts:
     )
 
 
-def truths_of(engine: Engine) -> "Truths | None":
-    """Return the truths of a server that has started; None if it stores no truths."""
-    return _truths.get(engine)
-
-
-def watch_shadow(engine: Engine, context: RequestContext) -> Callable[[int], None] | None:
-    """Return what records a request whose shadow answer selects it; None if that cannot change anything.
-
-    It is called with the number of samples that the shadow version answers in another way.
-    """
-    selector, recorder = _selectors.get(engine, (None, None))
-    if selector is None or recorder is None or not selector.awaits_shadow(context):
+def _watch_shadow(
+    selector: "RuleSelector", recorder: "Recorder", context: RequestContext
+) -> Callable[[int], None] | None:
+    if not selector.awaits_shadow(context):
         return None
     # The engine drops the images of requests that have ended.
     kept = copy(context)
@@ -102,7 +90,7 @@ def _rule_selector(settings: RecordingSettings, metrics: CollectorRegistry) -> "
     return RuleSelector(rules, settings.record_sample, metrics)
 
 
-def _open_truths(settings: RecordingSettings) -> "Truths | None":
+def _open_truths(settings: RecordingSettings, host: Host) -> "Truths | None":
     if not settings.serve_truth:
         return None
     if settings.record is None:
@@ -112,7 +100,8 @@ def _open_truths(settings: RecordingSettings) -> "Truths | None":
     from app.plugins.recording.truth_routes import Truths
     from app.plugins.recording.truth_store import TruthStore
 
-    return Truths(TruthStore(parse_dsn(settings.record), Redaction(redacted_keys(settings)), MAX_QUERY_SECONDS))
+    store = TruthStore(parse_dsn(settings.record), Redaction(redacted_keys(settings)), MAX_QUERY_SECONDS)
+    return Truths(store, lambda: host.find(TruthJudge))
 
 
 def open_recorder(

@@ -12,6 +12,7 @@ from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.core.server.auth.http_access import requires
 from app.core.wire.json_body import read_json
+from app.plugins.recording.api import TruthJudge
 from app.plugins.recording.inference import Truth
 from app.plugins.recording.truth_store import RightAnswer, TruthStore
 from tasks.inference.limits import too_large
@@ -26,10 +27,15 @@ _FAILURES = (400, 404, 413, 429, 503)
 
 
 class Truths:
-    """Provide the routes of truths, and run all work on the store in one thread."""
+    """Provide the routes of truths, and run all work on the store in one thread.
 
-    def __init__(self, store: TruthStore) -> None:
-        self._store = store
+    Args:
+        store: the store of the recordings.
+        find_judges: returns what compares right records with answers.
+    """
+
+    def __init__(self, store: TruthStore, find_judges: Callable[[], Sequence[TruthJudge]] = tuple) -> None:
+        self._store, self._find_judges = store, find_judges
         self._lane = Background("requests for truths", _MAX_WAITING)
 
     @property
@@ -47,7 +53,8 @@ class Truths:
             body = await decompress_body(await request.body(), encoding, _MAX_BYTES)
             if len(body) > _MAX_BYTES:
                 raise too_large(_MAX_BYTES, "bytes in a body", len(body), "body")
-            return _answer(await self.run(lambda store: store.put(name, read_json(body, RightAnswer))))
+            judges = self._find_judges()
+            return _answer(await self.run(lambda store: store.put(name, read_json(body, RightAnswer), judges)))
 
         @delete(_PATH, status_code=200, opt=requires("label"))
         async def withdraw(request: HttpRequest) -> Response[bytes]:

@@ -1,12 +1,12 @@
 """Truths of recorded inferences: check, store and read them."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-from app.core.plugins import registry
+from app.plugins.recording.api import TruthJudge
 from app.plugins.recording.inference import RecordedInference, Truth
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.row_converter import Redaction
@@ -33,13 +33,6 @@ class RightAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     complete: bool = True
     source: Annotated[str, msgspec.Meta(max_length=64)] = "api"
     comment: Annotated[str, msgspec.Meta(max_length=2000)] = ""
-
-
-Judge = Callable[[RecordedInference, RightAnswer], Truth]
-"""Returns the truth of an inference from its right records: an extension ``recording.judge``.
-
-Raise INVALID_REQUEST, naming the field.
-"""
 
 
 class TruthStore:
@@ -84,8 +77,8 @@ class TruthStore:
             raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"The inference {quote_value(inference_id)} has no truth")
         return truth
 
-    def put(self, inference_id: str, answer: RightAnswer) -> Truth:
-        """Store the truth of an inference, and return it.
+    def put(self, inference_id: str, answer: RightAnswer, judges: Sequence[TruthJudge] = ()) -> Truth:
+        """Store the truth of an inference, and return it. Right records need one of `judges`.
 
         Raise InferenceError as `get`; INVALID_REQUEST if the answer does not fit the inference.
         """
@@ -97,7 +90,6 @@ class TruthStore:
         if answer.records is None:
             truth = verdict_of(answer)
         else:
-            judges: list[Judge] = [*registry().extensions("recording.judge")]
             if not judges:
                 raise invalid(
                     "Expected a verdict: the plugin evaluation, which compares records, is missing", "records"

@@ -22,9 +22,9 @@ from app.core.settings.model import ModelError, ModelSource
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
+from app.plugins.recording.api import ShadowWatch
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.recording.service import watch_shadow
 from app.plugins.shadow.job import ShadowedSample, ShadowJob, with_pixels
 from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter
 from app.plugins.shadow.versions import settings_of, shadow_source
@@ -86,14 +86,14 @@ class Shadows:
             image = image_of(sample.item)
             size = (0, 0) if image is None else (image.width, image.height)
             samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
-        watcher = watch_shadow(self._engine, context)
+        watchers = [watch(context) for watch in self._engine.provided.find(ShadowWatch)]
         job = ShadowJob(
             registration=registration,
             request=request,
             decoded=with_pixels(request, result.samples),
             samples=samples,
             model_ns=result.model_ns,
-            watchers=() if watcher is None else (watcher,),
+            watchers=[watcher for watcher in watchers if watcher is not None],
         )
         if not self._lane.submit(partial(self._answer, job), job.size):
             self._count(job, "dropped", len(samples))

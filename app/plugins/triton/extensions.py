@@ -217,7 +217,9 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapp
 
 def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
     source = registration.source
-    statistics = engine.batched_observers.find(Statistics).for_model(source.name, source.version)
+    (observer,) = engine.provided.find(Statistics)
+    engine.batched_observers.flush()
+    statistics = observer.for_model(source.name, source.version)
     return {
         "name": source.name,
         "version": source.version,

@@ -91,7 +91,9 @@ class Statistics:
             return deepcopy(self._models.get((name, version), ModelStatistics()))
 
 
-def start(_: Host) -> Parts:
+def start(host: Host) -> Parts:
     """Count inferences, and name the plugin's extensions in the metadata of the server."""
+    statistics = Statistics()
+    host.provide(Statistics, statistics)
     extensions = ("statistics", "model_repository", "model_configuration")
-    return Parts(batched_observers=(Statistics(),), extensions=extensions)
+    return Parts(batched_observers=(statistics,), extensions=extensions)

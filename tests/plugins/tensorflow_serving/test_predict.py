@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
 from app.core.assembly.service import Service
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
-from app.core.server.http.asgi import create_app, create_listener_app
+from app.core.server.http.asgi import create_listener_app
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
+from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts, load_test_model
 from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
@@ -171,9 +170,7 @@ def test_listener_has_the_options(cors: str) -> None:
 
 
 def test_openapi_schema_describes_the_listener() -> None:
-    app = create_app(
-        build_engine_from_sources([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()]
-    )
+    app = app_with_parts(build_engine_from_sources([], load), listeners=[TensorFlowServing()])
     with TestClient(app) as client:
         schema = client.get("/schema").json()
     assert [tag["name"] for tag in schema["tags"]] == ["tensorflow-serving"]

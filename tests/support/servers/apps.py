@@ -21,6 +21,7 @@ from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
 from app.core.settings.server import DEMO_MODELS
+from app.plugins.page.openapi.routes import describing
 from metadata.model import ModelMetadata
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
@@ -83,7 +84,10 @@ def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_
         protocols = registry().protocols(registry().settings(label_studio=True)).http
     metrics = CollectorRegistry()
     engine.attach(Parts(observers=(Metrics(metrics, engine.registry.known_name),)))
-    return create_app(engine, protocols, metrics, max_bytes)
+    described = describing(engine)
+    return create_app(
+        engine, protocols, metrics, max_bytes, handlers=described.handlers, operations=described.operations
+    )
 
 
 def app_with_parts(
@@ -96,6 +100,8 @@ def app_with_parts(
     access: HttpAccess | None = None,
     entry: Entry | None = None,
 ) -> Litestar:
+    parts = (*parts, describing(engine))
+
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:

@@ -6,11 +6,10 @@ from typing import Any, TypeVar
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.plugins import registry
 from app.core.protocols.inference_call import RequestHead, media_type_of
 from app.core.protocols.kserve_v1.cloud_events import EVENT_HEADERS, EVENT_MEDIA_TYPE
 from app.core.protocols.kserve_v1.codec import RequestCodec
-from app.core.protocols.kserve_v1.wire import WireModels, WireRequest, WireResponse
+from app.core.protocols.kserve_v1.wire import ListedModels, WireModels, WireRequest, WireResponse
 from app.core.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -38,10 +37,8 @@ class KServeV1(HttpProtocol):
     request_headers = response_headers = EVENT_HEADERS
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        lists = registry().extensions("kserve-v1.models")
-
         def models(_: HttpRequest) -> WireModels:
-            listed = [model for models_of in lists for model in models_of(engine)]
+            listed = [model for list_models in engine.provided.find(ListedModels) for model in list_models()]
             return WireModels(models=engine.registry.names, data=listed)
 
         def model_ready(request: HttpRequest) -> ModelReady:

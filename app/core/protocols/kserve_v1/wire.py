@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,12 @@ class WireModel(msgspec.Struct, frozen=True, kw_only=True):
     object: str = "model"
     created: int = _STARTED
     owned_by: str = "charioteer"
+
+
+class ListedModels(Protocol):
+    """Provided by plugins: returns what ``GET /v1/models`` lists as `data`."""
+
+    def __call__(self) -> Sequence[WireModel]: ...
 
 
 class WireModels(msgspec.Struct, frozen=True, kw_only=True):

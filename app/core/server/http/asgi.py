@@ -12,7 +12,6 @@ from litestar.types import ASGIApp, Message, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.engine import Engine
-from app.core.plugins import registry
 from app.core.protocols.inference_call import PROMETHEUS
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest
 from app.core.protocols.request_info import add_id_headers
@@ -30,15 +29,12 @@ _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _STATUSES_WITH_ALLOW = (204, 405)
 """Status codes of responses with the header Allow."""
 
-OPERATIONS = "operations"
-"""Key of the application's state with its `ServedOperations`."""
-
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Home = Callable[[HttpRequest], Response[Any]]
 
 
 class ServedOperations(msgspec.Struct, frozen=True, eq=False):
-    """What a plugin needs to describe an application: its operations by protocol, and its other ports."""
+    """Provided by core, to describe a server: the operations of its main port by protocol, and its other ports."""
 
     by_tag: Callable[[], Mapping[str, Sequence[Endpoint]]]
     listeners: Sequence[HttpListener]
@@ -111,16 +107,15 @@ def create_app(
 
     def by_tag() -> Mapping[str, Sequence[Endpoint]]:
         endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
-        added = registry().extensions("server.operations")
-        return {**endpoints, "charioteer": [*added, *operations]}
+        return {**endpoints, "charioteer": operations}
 
-    own_handlers = [alive, show_metrics, show_liveness, *registry().extensions("server.handlers")]
+    own_handlers = [alive, show_metrics, show_liveness]
     allowed = AllowedMethods()
     route_handlers = [*create_handlers(protocols, engine, access, allowed), *own_handlers, *handlers]
     allowed.add([*own_handlers, *handlers])
     app = _application(HeadSupport, engine, protocols, route_handlers, max_request_bytes, access, entry, lifespan)
     app.costly_prefixes, app.allowed = tuple(costly_prefixes), allowed
-    app.state[OPERATIONS] = ServedOperations(by_tag, listeners, access)
+    engine.provided.provide(ServedOperations, ServedOperations(by_tag, listeners, access))
     return app
 
 

@@ -51,7 +51,7 @@ def records_by_kind(answer: RightAnswer) -> Mapping[Kind, Records]:
 
 
 def judge(inference: RecordedInference, answer: RightAnswer) -> Truth:
-    """Return the truth of an inference from its right records, as an extension ``recording.judge``."""
+    """Return the truth of an inference from its right records, as a `TruthJudge`."""
     kinds, kind = records_by_kind(answer), kind_of(inference.task_type)
     if kind not in kinds:
         got = " or ".join(kinds) if answer.records else "none"
@@ -116,6 +116,3 @@ def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -
     if agreement.matched is None:
         return agreement.labels == 1
     return agreement.matched == agreement.objects and (not complete or agreement.matched == len(answer))
-
-
-JUDGES = (judge,)

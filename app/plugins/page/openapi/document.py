@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest
-from app.core.server.http.asgi import OPERATIONS, ServedOperations
+from app.core.protocols.protocol import Endpoint, HttpListener
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -161,9 +160,3 @@ def _either(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 def _any_object(unsupported_type: type) -> dict[str, Any]:
     """Return the schema of a type that msgspec has none for: records of any task, and values of any type."""
     return {"description": "any value"} if unsupported_type is object else {"type": "object"}
-
-
-def document_of(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the OpenAPI document of the application that answers a request."""
-    served: ServedOperations = request.app.state[OPERATIONS]
-    return describe_service(served.by_tag(), served.listeners, secured=served.access.requires_credentials)

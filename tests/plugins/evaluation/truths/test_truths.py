@@ -13,7 +13,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.server.http.errors import create_error_handlers
-from app.plugins.evaluation.truths.judging import make_truth, records_by_kind
+from app.plugins.evaluation.truths.judging import judge, make_truth, records_by_kind
 from app.plugins.evaluation.truths.matching import Label, Outcome, add_labels, read_line
 from app.plugins.recording.inference import RecordedInference, Truth
 from app.plugins.recording.row_converter import REDACTED, Redaction
@@ -47,9 +47,9 @@ def truths(store: Store, url: str) -> Iterator[TruthStore]:
 
 
 def test_truth_is_replaced_and_withdrawn(truths: TruthStore) -> None:
-    first = truths.put("a-0-0", RightAnswer(records=found(CAR)))
+    first = truths.put("a-0-0", RightAnswer(records=found(CAR)), [judge])
     assert first == Truth(verdict="right", records=[CAR], complete=True, source="api", time=first.time)
-    assert truths.put("a-0-0", RightAnswer(records=[CAR, DOG])).verdict == "wrong"
+    assert truths.put("a-0-0", RightAnswer(records=[CAR, DOG]), [judge]).verdict == "wrong"
     truths.put("a-0-0", RightAnswer(verdict="right", comment="\0 ß"))
     assert (truths.get("a-0-0").records, truths.get("a-0-0").comment) == (None, "\0 ß")
     truths.withdraw("a-0-0")
@@ -117,7 +117,7 @@ def test_digest_in_capitals_finds_its_inference(truths: TruthStore) -> None:
 def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
     store.write([to_rows(detection("a", CAR))])
     with closing(TruthStore(parse_dsn(url), Redaction(["plate"]))) as truths:
-        truths.put("a-0-0", RightAnswer(records=[{**CAR, "plate": "M-AB 1"}]))
+        truths.put("a-0-0", RightAnswer(records=[{**CAR, "plate": "M-AB 1"}]), [judge])
         assert truths.get("a-0-0").records == [{**CAR, "plate": REDACTED}]
 
 
@@ -177,7 +177,7 @@ def truth_of(inference: RecordedInference, **fields: Any) -> Truth:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient[Litestar]]:
-    truths = Truths(TruthStore(parse_dsn(write_store(tmp_path / "store.db", detection("a", CAR)))))
+    truths = Truths(TruthStore(parse_dsn(write_store(tmp_path / "store.db", detection("a", CAR)))), lambda: [judge])
     options: Any = {"exception_handlers": create_error_handlers(), "openapi_config": None, "logging_config": None}
     with TestClient(Litestar(truths.handlers, on_shutdown=[lambda: truths.close(1)], **options)) as client:
         yield client
