@@ -64,8 +64,8 @@ def settings() -> str:
     """Return a table of the fields of model-settings.json: those of core, then those of plugins."""
     rows = list(_fields(ModelSettings))
     for _, plugin in sorted(registry().loaded.items()):
-        for section in plugin.model_settings:
-            rows += _fields(section.type.load(), f"{section.name}." if section.name else "")
+        for section, ref in plugin.model_settings.items():
+            rows += _fields(ref.load(), f"{section}." if section else "")
     return _table(("field", "default", "meaning"), rows)
 
 

@@ -12,6 +12,7 @@ from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.grpc_protocol import GrpcMethods, GrpcProtocol, unary_handler
 from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
+from app.core.protocols.kserve_v1.wire import ListedModels, WireModel
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata, GraphFileReader
 from app.core.runtimes.onnxruntime.graph import ImageGraph
@@ -23,7 +24,6 @@ from app.core.server.auth.credentials import Identity, unauthenticated
 from app.core.server.auth.http_access import HttpAccess, requires
 from app.core.server.grpc.server import GrpcServer
 from app.core.server.serving import Listener
-from app.core.settings.command_options import command_options
 from app.core.settings.model import ImportedConfig, ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.core.wire.bytes_elements import BinaryElement

@@ -18,7 +18,7 @@ from msgspec import Struct
 if TYPE_CHECKING:  # listing the plugins must import no framework
     from app.core import api
 
-API = 1
+API = 2
 """The version of this file. A plugin for another version is skipped."""
 
 T = TypeVar("T")
@@ -39,21 +39,11 @@ class Ref(Struct, Generic[T], frozen=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A command of ``charioteer``: `run` is ``package.module:function``, imported when the command runs."""
+    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when the command runs."""
 
     name: str
     help: str
-    run: str
-
-
-class ModelSection(Struct, frozen=True, kw_only=True):
-    """Settings of a model, or parameters of an input: fields of the object `name`, or without one of the top level.
-
-    Every field of the type needs a default. `ModelSettings.of` and `InputParameters.of` return the values.
-    """
-
-    type: Ref[type[Struct]]
-    name: str = ""
+    run: Ref[Callable[..., object]]
 
 
 class TaskSupport(Struct, frozen=True, kw_only=True):
@@ -218,11 +208,12 @@ class Plugin(Struct, frozen=True, kw_only=True):
     extra: str = ""  # of the distribution, which its imports need
     settings: Sequence[type[Any]] = ()  # options of `serve`, as frozen dataclasses for cyclopts, for `Host.settings.of`
     model_options: Sequence[type[Any]] = ()  # the same of every command that loads models, for `ModelSource.of`
-    model_settings: Sequence[ModelSection] = ()  # of one model, in model-settings.json
-    parameters: Sequence[ModelSection] = ()  # of the inputs of all tasks but TENSOR
+    # Settings of one model, for `ModelSettings.of`, by the name of their object in model-settings.json; "" for fields
+    # of the top level. Every field needs a default.
+    model_settings: Mapping[str, Ref[type[Struct]]] = {}
+    # Parameters of the inputs of all tasks but TENSOR, for `InputParameters.of`. Every field needs a default.
+    parameters: Sequence[Ref[type[Struct]]] = ()
     commands: Sequence[Command] = ()
-    # Options added to a command, by its name, such as ``drift check``, for the function `command_options`.
-    command_options: Mapping[str, type[Any]] = {}
     task_types: Ref[Sequence[TaskSupport]] | None = None  # what models can answer, beside the tasks of core
     runtimes: Ref[Sequence[Runtime]] | None = None
     loaders: Ref[Sequence[ModelLoader]] | None = None
@@ -235,5 +226,5 @@ class Plugin(Struct, frozen=True, kw_only=True):
     endpoints: Mapping[str, Ref[Callable[[api.Engine], Sequence[api.Endpoint]]]] = {}
     methods: Mapping[str, Ref[api.GrpcMethods]] = {}
     start: Ref[Callable[[Host], Parts | None]] | None = None  # called once for each server
-    public: Mapping[str, str] = {}  # names that the module `charioteer` offers, each with the module that defines it
+    public: Mapping[str, Ref[object]] = {}  # names that the module `charioteer` offers
     page: Page | None = None

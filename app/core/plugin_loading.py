@@ -108,9 +108,6 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     for settings in (*plugin.settings, *plugin.model_options):
         for field in fields(settings):
             yield "option", f"--{field.name.replace('_', '-')}"
-    for command, kind in plugin.command_options.items():
-        for field in fields(kind):
-            yield f"option of {command}", f"--{field.name.replace('_', '-')}"
     if plugin.page is not None:
         for view in plugin.page.views:
             yield "view", view.id
@@ -121,11 +118,12 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
 def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
     """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
     yield from _names(plugin)
-    for kind, sections in (("model setting", plugin.model_settings), ("parameter", plugin.parameters)):
-        for section in sections:
-            with suppress(Exception):
-                names = [section.name] if section.name else section.type.load().__struct_fields__
-                yield from ((kind, name) for name in names)
+    for section, ref in plugin.model_settings.items():
+        with suppress(Exception):
+            yield from (("model setting", name) for name in ([section] if section else ref.load().__struct_fields__))
+    for ref in plugin.parameters:
+        with suppress(Exception):
+            yield from (("parameter", name) for name in ref.load().__struct_fields__)
     with suppress(Exception):
         yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
     with suppress(Exception):

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from msgspec import defstruct, structs
+from msgspec import Struct, defstruct, structs
 
 from app.core.hooks import (
     Command,
     ForeignFormat,
     Host,
     ModelLoader,
-    ModelSection,
     Parts,
     Plugin,
     Protocols,
@@ -71,14 +70,15 @@ class Registry(LoadedPlugins):
         # Settings name task types and parameters, so that these must exist before the first settings are read.
         _ = self.task_types, self.parameters
         self._owners |= {("model setting", name): "core" for name in base.__struct_fields__}
-        added = self._section_fields("model setting", "model_settings")
+        added = self._fields("model setting", "model_settings", lambda plugin: plugin.model_settings.items())
         kinds: Any = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
         return cast("Any", defstruct("ModelSettings", added, bases=(base,), module=__name__, **kinds))
 
     @cached_property
     def parameters(self) -> "Sequence[Field]":
         """Return the parameters of inputs that plugins add. From now on, the parameters of all tasks have them."""
-        if added := self._section_fields("parameter", "parameters"):
+        added = self._fields("parameter", "parameters", lambda plugin: [("", ref) for ref in plugin.parameters])
+        if added:
             _ADD_PARAMETERS.load()(added)
         return added
 
@@ -94,15 +94,6 @@ class Registry(LoadedPlugins):
     def commands(self) -> Mapping[str, Command]:
         """Return the commands by name."""
         return {command.name: command for plugin in self.loaded.values() for command in plugin.commands}
-
-    @cached_property
-    def command_options(self) -> Mapping[str, Sequence[type]]:
-        """Return the options that plugins add, by the name of the command."""
-        found: dict[str, list[type]] = {}
-        for plugin in self.loaded.values():
-            for name, kind in plugin.command_options.items():
-                found.setdefault(name, []).append(kind)
-        return found
 
     @cached_property
     def layouts(self) -> "Sequence[Layout]":
@@ -140,16 +131,17 @@ class Registry(LoadedPlugins):
         """Return the formats of other servers and frameworks."""
         return self._imported("formats", lambda item: [("file", name) for name in item.files])
 
-    def _section_fields(self, kind: str, hook: str) -> "Sequence[Field]":
-        """Return the name, type and default of each field that the sections of a hook add."""
+    def _fields(
+        self, kind: str, hook: str, types: "Callable[[Plugin], Iterable[tuple[str, Ref[type[Struct]]]]]"
+    ) -> "Sequence[Field]":
+        """Return the name, type and default of each field of the types of a hook, or of the object that they are in."""
         added: list[Field] = []
         for plugin in self.loaded.values():
-            sections: Sequence[ModelSection] = getattr(plugin, hook)
-            for section in sections:
-                values = _load(plugin, hook, section.type)
+            for section, ref in types(plugin):
+                values = _load(plugin, hook, ref)
                 defaults = values()
                 fields = [(item.name, item.type, getattr(defaults, item.name)) for item in structs.fields(values)]
-                fields = [(section.name, values, defaults)] if section.name else fields
+                fields = [(section, values, defaults)] if section else fields
                 self._own(plugin, [(kind, name) for name, _, _ in fields])
                 added += fields
         return added
@@ -189,13 +181,14 @@ class Registry(LoadedPlugins):
     def start(self, host: Host) -> Sequence[Parts]:
         """Return what plugins add to a server. An exception of a plugin gets a note with the plugin's name."""
         parts: list[Parts | None] = []
-        with host.engine.provided.starting():
-            for plugin in self.loaded.values():
-                try:
-                    parts.append(plugin.start and plugin.start.load()(host))
-                except Exception as error:
-                    error.add_note(f"The plugin {plugin.name} could not start")
-                    raise
+        host.engine.provided.is_starting = True
+        for plugin in self.loaded.values():
+            try:
+                parts.append(plugin.start and plugin.start.load()(host))
+            except Exception as error:
+                error.add_note(f"The plugin {plugin.name} could not start")
+                raise
+        host.engine.provided.is_starting = False
         return [added for added in parts if added is not None]
 
     def _added(self, hook: str, name: str) -> Sequence[Any]:
@@ -206,9 +199,7 @@ class Registry(LoadedPlugins):
     @cached_property
     def public(self) -> Mapping[str, Ref[object]]:
         """The objects that the module `charioteer` offers, by name."""
-        return {
-            name: Ref(f"{module}:{name}") for plugin in self.loaded.values() for name, module in plugin.public.items()
-        }
+        return {name: ref for plugin in self.loaded.values() for name, ref in plugin.public.items()}
 
 
 def _load(plugin: Plugin, hook: str, ref: Ref[T]) -> T:

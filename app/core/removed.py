@@ -42,6 +42,8 @@ REMOVED = {
     "inferences --pick": "take the newest matches with `--limit`",
     "inferences --sql": "export with `--to found.parquet`, and query it with DuckDB (docs/recording.md)",
     "/inferences/truths": "send PUT to /inferences/<id>/truth, or run `charioteer truth STORE import FILE`",
+    "predict --tile": "use `--parameter tile=640`",
+    **dict.fromkeys(("predict --overlap", "predict --max-tiles"), 'declare "tiling" in model-settings.json'),
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",
     **dict.fromkeys(

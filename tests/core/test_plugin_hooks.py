@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
-from app.core.hooks import Host, ModelSection, Page, Plugin, Protocols, Ref
+from app.core.hooks import API, Host, Page, Plugin, Protocols, Ref
 from app.core.plugin_loading import GROUP, PluginError, find
 from app.core.plugins import Registry, registry
 from app.core.protocols.grpc_protocol import GrpcMethods, unary_handler
@@ -66,7 +66,7 @@ METHODS = GrpcMethods(
 LOW = (ModuleRuntime("low", 1, "tests.low", lambda _: False),)
 HIGH = (ModuleRuntime("high", 9, "tests.high", lambda _: False),)
 LAYOUTS = (Layout(("ring",), (TaskType.OBJECT_DETECTION,), "[b, 3]", lambda _: None),)
-PUBLIC = {"Detections": "tasks.object_detection"}
+PUBLIC = {"Detections": Ref[Any]("tasks.object_detection:Detections")}
 
 
 def ref(name: str) -> Ref[Any]:
@@ -74,7 +74,7 @@ def ref(name: str) -> Ref[Any]:
 
 
 def plugin(name: str, **hooks: Any) -> Plugin:
-    return Plugin(api=1, name=name, summary="For a test.", **hooks)
+    return Plugin(api=API, name=name, summary="For a test.", **hooks)
 
 
 Use = Callable[[Registry], object]
@@ -82,7 +82,7 @@ Use = Callable[[Registry], object]
 
 TWICE: list[tuple[dict[str, Any], Use, str]] = [
     ({"public": PUBLIC}, lambda _: None, "public name Detections"),
-    ({"parameters": (ModelSection(type=ref("Tiles")),)}, lambda plugins: plugins.parameters, "parameter tile"),
+    ({"parameters": (ref("Tiles"),)}, lambda plugins: plugins.parameters, "parameter tile"),
     ({"protocols": ref("main_port")}, lambda plugins: plugins.protocols(ServerSettings()), "protocol ring"),
     ({"protocols": ref("grpc_port")}, lambda plugins: plugins.protocols(ServerSettings()), "gRPC port Ring gRPC"),
     ({"runtimes": ref("LOW")}, lambda plugins: plugins.runtimes, "runtime low of priority 1"),
@@ -153,7 +153,7 @@ def test_plugin_that_fails_is_named() -> None:
         assert Registry([plugin("a", layouts=ref("MISSING"))]).layouts
 
 
-MINIMAL = Plugin(api=1, page=Page())
+MINIMAL = Plugin(api=API, page=Page())
 
 
 def test_name_summary_and_page_are_by_default_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

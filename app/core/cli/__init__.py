@@ -56,11 +56,9 @@ def command_line() -> App:
         default_parameter=DEFAULTS,
         suppress_keyboard_interrupt=False,
     )
-    extended = {path.partition(" ")[0] for path in registry().command_options}
     for name, command in registry().commands.items():
         # Commands are named, not imported, so that each command imports only what it needs.
-        run = f"app.core.cli.command_options:{name}" if name in extended else command.run
-        app.command(run, name=name, help=command.help)
+        app.command(command.run.target, name=name, help=command.help)
     return app
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from app.core.engine.models.registry import list_choices
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
-from app.core.settings.server import ModelOptions
+from app.core.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -64,6 +66,20 @@ def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
     if len({source.name for source in matches}) > 1:
         raise ModelError(f"There are several models; choose one with --name: {list_choices(names)}")
     return latest_version(matches)
+
+
+def read_assignments(assignments: Sequence[str]) -> dict[str, object]:
+    """Return the parameters of ``name=value``, where value is JSON or else text; reject others (SettingsError)."""
+    parameters: dict[str, object] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f'--parameter: Expected "name=value", got {assignment}')
+        try:
+            parameters[name.strip()] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            parameters[name.strip()] = value
+    return parameters
 
 
 def predict_records(

@@ -13,7 +13,7 @@ import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -21,10 +21,8 @@ from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
 from app.core.cli import EXPECTED_ERRORS
-from app.core.cli.command_options import with_options
 from app.core.plugins import registry
 from app.core.removed import removed_advice
-from app.core.settings.command_options import command_options
 from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
 from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
@@ -50,11 +48,16 @@ _logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     _Models = ModelOptions
+    _Plugins = object
 else:
     _Models = registry().model_options_class
+    _kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
+    _fields = [(kind.__name__, kind | None, None) for kind in _kinds]
+    # cyclopts reads no class of the module `types`, which is the default.
+    _Plugins = Parameter(name="*")(make_dataclass("PluginSettings", _fields, namespace={"__module__": __name__}))
 
 
-def _serve(
+def serve(
     path: Annotated[Path | None, _PATH] = None,
     /,
     models: _Models | None = None,
@@ -63,6 +66,7 @@ def _serve(
     transport: TransportSettings | None = None,
     limits: LimitSettings | None = None,
     operation: OperationSettings | None = None,
+    plugins: _Plugins | None = None,
     *,
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
 ) -> None:
@@ -75,7 +79,7 @@ def _serve(
     if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)
-    added: Sequence[object] = [command_options(kind) for kind in _plugin_settings()]
+    added = () if plugins is None else vars(plugins).values()
     parts: Sequence[object] = (network, access, transport, limits, operation, *added)
     values = {name: value for part in parts if part for name, value in vars(part).items()}
     settings = registry().settings(**values)
@@ -163,13 +167,6 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
     if not has_models:
         reasons = "; ".join(item.detail or item.reason for item in service.registry.registrations)
         raise ModelError(f"no model could be loaded: {reasons}")
-
-
-def _plugin_settings() -> Sequence[type[object]]:
-    return [kind for plugin in registry().loaded.values() for kind in plugin.settings]
-
-
-serve = with_options(_serve, _plugin_settings())
 
 
 def _check_trusted_proxies() -> None:

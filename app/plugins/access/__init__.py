@@ -4,11 +4,11 @@ from app.core.hooks import Command, Plugin, Ref
 from app.plugins.access.jwt.settings import JwtSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     extra="jwt",
     settings=(JwtSettings,),
     commands=(
-        Command(name="keys", run="app.plugins.access.keys.command:keys", help="Create, list and remove API keys."),
+        Command(name="keys", run=Ref("app.plugins.access.keys.command:keys"), help="Create, list and remove API keys."),
     ),
     start=Ref("app.plugins.access.jwt.start:start"),
 )

@@ -13,9 +13,10 @@ _COMMANDS = (
 """The module, the name and the help of each command; its function has its name."""
 
 plugin = Plugin(
-    api=1,
+    api=2,
     commands=tuple(
-        Command(name=name, run=f"app.plugins.authoring.{module}:{name}", help=text) for module, name, text in _COMMANDS
+        Command(name=name, run=Ref(f"app.plugins.authoring.{module}:{name}"), help=text)
+        for module, name, text in _COMMANDS
     ),
     formats=Ref("app.plugins.authoring.other_formats.other_servers:FORMATS"),
 )

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.core.cli.inputs import choose_model, predict_records, read_image
+from app.core.cli.inputs import choose_model, predict_records, read_assignments, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, counted, error_console, printable, prints_to_stderr, reject_unused, table
 from app.core.engine.models.servable import Servable
@@ -41,6 +41,7 @@ def predict(
     candidate_labels: list[str] | None = None,
     top_k: int | None = None,
     iou_threshold: float | None = None,
+    parameter: list[str] | None = None,
     draw: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
@@ -55,6 +56,7 @@ def predict(
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
         top_k: Maximum number of results.
         iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
+        parameter: Another parameter of the request, "name=value"; may be repeated.
         draw: Write the image with the results drawn on it to this file.
         json: Print the records as JSON instead of a table.
         options: Which models.
@@ -66,7 +68,7 @@ def predict(
     source = choose_model(options, name)
     limits = image_limits(images)
     data = read_image(image, limits)
-    parameters = {
+    parameters: dict[str, object] = {
         "prompts": prompt,
         "candidate_labels": candidate_labels,
         "top_k": top_k,
@@ -77,11 +79,13 @@ def predict(
         known = servable.parameters_type.__struct_fields__
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
         reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
+        parameters |= read_assignments(parameter or ())
         try:
             records = predict_records(servable, source.name, data, parameters, limits)
         except InferenceError as error:
             field = error.path.removeprefix("inputs[0].parameters.").partition("[")[0]
-            raise InferenceError(error.kind, error.message, error.path and _OPTIONS.get(field, image.name)) from None
+            option = _OPTIONS.get(field, f"--parameter {field}" if field in parameters else image.name)
+            raise InferenceError(error.kind, error.message, error.path and option) from None
     geometry, labels = servable.description.task_type.geometry, servable.description.labels
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.clients.credentials import CredentialsError
 from app.clients.protocol import InferenceClientError
+from app.core.cli.inputs import read_assignments
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
@@ -22,7 +23,7 @@ from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.evaluation.dataset import EvaluationError
-from app.plugins.evaluation.model import ServerOptions, read_assignments, served_model
+from app.plugins.evaluation.model import ServerOptions, served_model
 from app.plugins.recording.sources import Source, SourceImage
 from tasks.inference.error import InferenceError
 

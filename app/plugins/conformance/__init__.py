@@ -1,13 +1,13 @@
 """A checker of any inference server against a protocol."""
 
-from app.core.hooks import Command, Plugin
+from app.core.hooks import Command, Plugin, Ref
 
 plugin = Plugin(
-    api=1,
+    api=2,
     commands=(
         Command(
             name="conform",
-            run="app.plugins.conformance.command:conform",
+            run=Ref("app.plugins.conformance.command:conform"),
             help="Check any inference server against a protocol.",
         ),
     ),

@@ -4,14 +4,16 @@ from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.drift.settings import DriftSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     requires=("recording",),
     extra="drift",
     settings=(DriftSettings,),
     start=Ref("app.plugins.drift.settings:start"),
     commands=(
         Command(
-            name="drift", run="app.plugins.drift.command:drift", help="Detect drift in a model's inputs and outputs."
+            name="drift",
+            run=Ref("app.plugins.drift.command:drift"),
+            help="Detect drift in a model's inputs and outputs.",
         ),
     ),
     page=Page(

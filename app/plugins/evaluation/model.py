@@ -15,7 +15,7 @@ from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
 from app.clients.protocol import HttpProtocol, InferenceClientError, Records
 from app.clients.retries import Retries
-from app.core.cli.inputs import choose_model, predict_records
+from app.core.cli.inputs import choose_model, predict_records, read_assignments
 from app.core.cli.terminal import error_console, printable, reject_unused
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
@@ -98,20 +98,6 @@ def parameters_for(
         case _:
             threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
             return {"score_threshold": threshold, "top_k": _DEFAULT_TOP_K, **parameters}
-
-
-def read_assignments(assignments: Sequence[str]) -> dict[str, object]:
-    """Return the parameters of ``name=value``, where value is JSON or else text; reject others (EvaluationError)."""
-    parameters: dict[str, object] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.strip():
-            raise EvaluationError(f'--parameter: Expected "name=value", got {assignment}')
-        try:
-            parameters[name.strip()] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            parameters[name.strip()] = value
-    return parameters
 
 
 def local_model(

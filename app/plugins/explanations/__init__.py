@@ -4,7 +4,7 @@ from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.explanations.settings import ExplanationSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     requires=("authoring",),
     settings=(ExplanationSettings,),
     endpoints={"kserve-v1": Ref("app.plugins.explanations.endpoints:endpoints")},
@@ -12,7 +12,7 @@ plugin = Plugin(
     commands=(
         Command(
             name="explain",
-            run="app.plugins.explanations.command:explain",
+            run=Ref("app.plugins.explanations.command:explain"),
             help="Show which parts of an image led to a model's prediction.",
         ),
     ),

@@ -3,7 +3,7 @@
 from app.core.hooks import Page, Plugin, Ref
 
 plugin = Plugin(
-    api=1,
+    api=2,
     start=Ref("app.plugins.grps.monitor:start"),
     protocols=Ref("app.plugins.grps.routes:protocols"),
     page=Page(requests={"grps": "request_grps.js"}),

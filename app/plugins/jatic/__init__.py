@@ -3,8 +3,8 @@
 from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
-    api=1,
+    api=2,
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
-    public={"as_maite": "app.plugins.jatic.maite.models"},
+    public={"as_maite": Ref("app.plugins.jatic.maite.models:as_maite")},
     python_libraries=Ref("app.plugins.jatic.libraries:LIBRARIES"),
 )

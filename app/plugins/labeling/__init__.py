@@ -4,10 +4,10 @@ from app.core.hooks import Page, Plugin, Ref
 from app.plugins.labeling.settings import LabelStudioSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     requires=("recording", "evaluation"),
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     page=Page(parts={"request": "labeling.js"}),
-    public={"cvat_function": "app.plugins.labeling.cvat"},
+    public={"cvat_function": Ref("app.plugins.labeling.cvat:cvat_function")},
 )

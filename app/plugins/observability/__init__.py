@@ -4,7 +4,7 @@ from app.core.hooks import Plugin, Ref
 from app.plugins.observability.otel.settings import TracingSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     extra="otel",
     settings=(TracingSettings,),
     start=Ref("app.plugins.observability.start:start"),

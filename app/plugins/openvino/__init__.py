@@ -1,12 +1,12 @@
 """ONNX models on OpenVINO."""
 
-from app.core.hooks import ModelSection, Plugin, Ref
+from app.core.hooks import Plugin, Ref
 from app.plugins.openvino.settings import OpenVinoOptions
 
 plugin = Plugin(
-    api=1,
+    api=2,
     extra="openvino",
     model_options=(OpenVinoOptions,),
-    model_settings=(ModelSection(type=Ref("app.plugins.openvino.settings:OpenVinoSettings"), name="openvino"),),
+    model_settings={"openvino": Ref("app.plugins.openvino.settings:OpenVinoSettings")},
     runtimes=Ref("app.plugins.openvino.runtime:RUNTIMES"),
 )

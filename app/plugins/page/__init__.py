@@ -4,18 +4,18 @@ from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.page.settings import PageSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     requires=("authoring",),
     settings=(PageSettings,),
     commands=(
         Command(
             name="config",
-            run="app.plugins.page.configuration:config",
+            run=Ref("app.plugins.page.configuration:config"),
             help="Show the options of `serve` and where their values come from.",
         ),
         Command(
             name="env-schema",
-            run="app.plugins.page.configuration:env_schema",
+            run=Ref("app.plugins.page.configuration:env_schema"),
             help="Print a JSON Schema of environment variables.",
         ),
     ),

@@ -1,9 +1,9 @@
 """The service on Ray Serve."""
 
-from app.core.hooks import Plugin
+from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
-    api=1,
+    api=2,
     extra="ray",
-    public={"ray_application": "app.plugins.ray.application"},
+    public={"ray_application": Ref("app.plugins.ray.application:ray_application")},
 )

@@ -4,13 +4,13 @@ from app.core.hooks import Command, Page, Plugin, Ref, View
 from app.plugins.recording.settings import RecordingSettings
 
 plugin = Plugin(
-    api=1,
+    api=2,
     settings=(RecordingSettings,),
     start=Ref("app.plugins.recording.service:start"),
     commands=(
         Command(
             name="inferences",
-            run="app.plugins.recording.command:inferences",
+            run=Ref("app.plugins.recording.command:inferences"),
             help="Search and export recorded inferences.",
         ),
     ),

@@ -1,14 +1,16 @@
 """Shadow versions: a second version of a model answers a share of the requests, unseen by clients."""
 
-from app.core.hooks import Command, ModelSection, Page, Plugin, Ref, View
+from app.core.hooks import Command, Page, Plugin, Ref, View
 
 plugin = Plugin(
-    api=1,
+    api=2,
     requires=("recording", "evaluation"),
-    model_settings=(ModelSection(type=Ref("app.plugins.shadow.settings:ShadowSettings"), name="shadow"),),
+    model_settings={"shadow": Ref("app.plugins.shadow.settings:ShadowSettings")},
     commands=(
         Command(
-            name="shadow", run="app.plugins.shadow.command:shadow", help="Compare a shadow version with its champion."
+            name="shadow",
+            run=Ref("app.plugins.shadow.command:shadow"),
+            help="Compare a shadow version with its champion.",
         ),
     ),
     start=Ref("app.plugins.shadow.start:start"),

@@ -6,14 +6,11 @@ Model API (``model_info tile_size`` and ``model_info tiles_overlap``, a fraction
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import msgspec
 
-from app.core.settings.command_options import command_options
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.plugins.tiling.parameters import TilingSection, TilingSettings
-from app.plugins.tiling.settings import TileOptions
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.request import validation_error
 
@@ -30,22 +27,11 @@ _PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 def tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSettings, Origin]:
     """Return how images are cut, and the origin of that. Raise ModelError for tiles that are not possible."""
     declared = source.settings.of(TilingSection).tiling
-    asked = {name: value for name, value in asdict(command_options(TileOptions)).items() if value is not None}
     if description.task_type.geometry is None:
-        if declared is not None or asked:
-            option = f"--{next(iter(asked), '').replace('_', '-')}"
-            place = option if declared is None else f'{source.folder / SETTINGS_FILE}: "tiling"'
+        if declared is not None:
+            place = f'{source.folder / SETTINGS_FILE}: "tiling"'
             raise ModelError(f"{place} is for models that find objects in images, not for {description.task_type}")
         return _OFF, Origin.CONVENTION
-    if asked:
-        values = {"size" if name == "tile" else name: value for name, value in asked.items()}
-        # A limit alone asks for no tiles.
-        base = declared or (TilingSettings() if asked.keys() - {"max_tiles"} else _OFF)
-        values = {**msgspec.structs.asdict(base), **values}
-        try:
-            return msgspec.convert(values, TilingSettings), Origin.DECLARED
-        except msgspec.ValidationError as error:
-            raise ModelError(f"--tile, --overlap, --max-tiles: {validation_error(error)}") from None
     if declared is not None:
         return declared, Origin.DECLARED
     size = _number(source, description.properties, _SIZES)

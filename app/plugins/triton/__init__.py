@@ -3,7 +3,7 @@
 from app.core.hooks import Plugin, Ref
 
 plugin = Plugin(
-    api=1,
+    api=2,
     endpoints={"kserve-v2": Ref("app.plugins.triton.extensions:endpoints")},
     methods={"kserve-v2-grpc": Ref("app.plugins.triton.methods:METHODS")},
     start=Ref("app.plugins.triton.statistics:start"),

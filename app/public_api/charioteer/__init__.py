@@ -53,13 +53,12 @@ if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
         if name == "__all__":
             return __dir__()
         # The names of core need no other plugin, and tools ask for private names of every module.
-        module = import_own("app.core").plugin.public.get(name)
-        if module is not None:
-            value = getattr(import_own(module), name)
-        elif not name.startswith("_") and (plugin := _plugins().public.get(name)):
-            value = plugin.load()
-        else:
+        ref = import_own("app.core").plugin.public.get(name)
+        if ref is None and not name.startswith("_"):
+            ref = _plugins().public.get(name)
+        if ref is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = ref.load()
         globals()[name] = value
         return value
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.core.hooks import ModelSection, Plugin, Ref
+from app.core.hooks import API, Plugin, Ref
 from app.core.plugin_loading import PluginError
 from app.core.plugins import Registry, registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSettings, read_settings
@@ -64,8 +64,8 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def plugin(name: str, section: str, **fields: Any) -> Plugin:
-    sections = (ModelSection(type=Ref(f"{__name__}:Ring"), name=section),)
-    return Plugin(api=1, name=name, summary="For a test.", model_settings=sections, **fields)
+    ring = Ref[type[msgspec.Struct]](f"{__name__}:Ring")
+    return Plugin(api=API, name=name, summary="For a test.", model_settings={section: ring}, **fields)
 
 
 def test_settings_of_core_alone_have_the_defaults_of_a_plugin() -> None:

@@ -122,24 +122,15 @@ def test_explanations_of_tiled_answers_are_rejected(tmp_path: Path) -> None:
     assert explain_request(servable, request(canvas(), tile=0), Limits(), lambda: True).samples == 0
 
 
-def test_predict_cuts_an_image_with_its_options_and_the_next_command_does_not() -> None:
+def test_predict_cuts_an_image_if_its_parameters_say_so() -> None:
     def labels(*options: str) -> list[str]:
         output = output_of("predict", "fixtures/images/scene.jpg", "--model", MODELS / "detector", "--json", *options)
         return [record["label"] for record in json.loads(output)]
 
-    assert labels("--tile", "192") != labels() == labels("--tile", "0") == labels("--max-tiles", "3")
+    assert labels("--parameter", "tile=192") != labels() == labels("--parameter", "tile=0")
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
-        ("classifier", ["--tile", "192"], "--tile is for models that find objects in images, not for IMAGE_CLASSIF"),
-        ("detector", ["--tile", "3"], "--tile, --overlap, --max-tiles: size: Expected 16..16384 pixels"),
-        ("detector", ["--max-tiles", "0"], "--tile, --overlap, --max-tiles: max_tiles: Expected `int` >= 1"),
-        ("detector", ["--tile", "192", "--max-tiles", "3"], "Expected at most 3 tiles in one request, got 12"),
-        ("classifier", ["--max-tiles", "3"], "--max-tiles is for models that find objects in images"),
-        ("detector", ["--overlap", "0.9"], "--tile, --overlap, --max-tiles: overlap: Expected `float` <= 0.8"),
-    ],
-)
-def test_options_that_are_not_possible_are_rejected(model: str, options: list[str], message: str) -> None:
-    assert message in output_of("predict", "fixtures/images/scene.jpg", "--model", MODELS / model, *options, status=1)
+def test_tile_that_is_not_possible_is_rejected_by_predict() -> None:
+    options = ("--model", MODELS / "detector", "--parameter", "tile=3")
+    message = "--parameter tile: Expected 16..16384 pixels"
+    assert message in output_of("predict", "fixtures/images/scene.jpg", *options, status=1)

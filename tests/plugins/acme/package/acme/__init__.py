@@ -2,19 +2,18 @@
 
 from pathlib import Path
 
-from acme.settings import AcmeCheckOptions, AcmeModelOptions, AcmeSettings
-from charioteer.plugins import Command, ModelSection, Page, Plugin, Ref, View
+from acme.settings import AcmeModelOptions, AcmeSettings
+from charioteer.plugins import Command, Page, Plugin, Ref, View
 
 plugin = Plugin(
-    api=1,
+    api=2,
     name="acme",
     summary="Greetings of the company Acme.",
     settings=(AcmeSettings,),
     model_options=(AcmeModelOptions,),
-    model_settings=(ModelSection(type=Ref("acme.settings:AcmeModelSettings"), name="acme"),),
-    parameters=(ModelSection(type=Ref("acme.parameters:AcmeParameters")),),
-    commands=(Command(name="acme-greet", run="acme.command:greet", help="Print a greeting."),),
-    command_options={"check": AcmeCheckOptions},
+    model_settings={"acme": Ref("acme.settings:AcmeModelSettings")},
+    parameters=(Ref("acme.parameters:AcmeParameters"),),
+    commands=(Command(name="acme-greet", run=Ref("acme.command:greet"), help="Print a greeting."),),
     task_types=Ref("acme.counting:TASKS"),
     layouts=Ref("acme.counting:LAYOUTS"),
     protocols=Ref("acme.protocol:protocols"),
@@ -23,12 +22,11 @@ plugin = Plugin(
     formats=Ref("acme.files:FORMATS"),
     endpoints={"kserve-v1": Ref("acme.protocol:endpoints")},
     methods={"kserve-v2-grpc": Ref("acme.protocol:METHODS")},
-    extends={"kserve-v1.models": Ref("acme.lists:LISTS")},
     start=Ref("acme.start:start"),
     page=Page(
         folder=Path(__file__).parent / "static",
         views=(View(id="acme", title="Acme", order=90),),
         parts={"try": "acme_try.js"},
     ),
-    public={"acme_greeting": "acme.words"},
+    public={"acme_greeting": Ref("acme.words:acme_greeting")},
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from acme.settings import AcmeCheckOptions, AcmeModelOptions
+from acme.settings import AcmeModelOptions
 from charioteer.plugins import (
     Classification,
     ImageClassification,
@@ -14,7 +14,6 @@ from charioteer.plugins import (
     ModelSource,
     Servable,
     TaskType,
-    command_options,
 )
 
 
@@ -31,8 +30,6 @@ class AcmeRuntime:
     def inspect(self, source: ModelSource, /) -> ModelMetadata:
         language = source.of(AcmeModelOptions).acme_language
         labels = (source.folder / f"{language}.acme").read_text().split()
-        if command_options(AcmeCheckOptions).acme_shout:
-            labels = [label.upper() for label in labels]
         return ModelMetadata(
             task_type=TaskType.IMAGE_CLASSIFICATION,
             platform="acme",

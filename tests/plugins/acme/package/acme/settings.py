@@ -18,15 +18,6 @@ class AcmeSettings:
 
 @Parameter(name="*", group=Group("Acme", sort_key=20))
 @dataclass(frozen=True, kw_only=True)
-class AcmeCheckOptions:
-    """How `check` shows models of Acme."""
-
-    acme_shout: Annotated[bool, Parameter(negative="")] = False
-    """Write classes in capitals."""
-
-
-@Parameter(name="*", group=Group("Acme", sort_key=20))
-@dataclass(frozen=True, kw_only=True)
 class AcmeModelOptions:
     """Models of Acme."""
 
