@@ -50,7 +50,7 @@ class OpenVinoSession:
         self.file, self.inputs, self.outputs, self.metadata = plain.file, plain.inputs, plain.outputs, plain.metadata
         self.check_memory = partial(check_memory_of, plain.file, plain.external)
         for spec in (*self.inputs, *self.outputs):
-            if spec.datatype in (Datatype.BF16, Datatype.BYTES):
+            if spec.datatype is Datatype.BYTES:
                 raise ModelError(
                     f"{self.file}: the runtime openvino does not support {spec.datatype}, as in {spec.name!r}"
                 )

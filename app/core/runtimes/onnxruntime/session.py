@@ -1,8 +1,6 @@
 """Run an ONNX graph with ONNX Runtime. No other module imports this framework, which has no type hints."""
 
-import ctypes
 import importlib
-import math
 import os
 import re
 import threading
@@ -27,10 +25,6 @@ from tasks.inference.tensor import Datatype, TensorSpec
 
 _ON_CPU = OnnxRuntimeSettings()
 
-_BFLOAT16 = "tensor(bfloat16)"
-_BFLOAT16_NUMBER = 16
-"""ONNX's TensorProto.DataType.BFLOAT16."""
-
 _SEVERITY_FATAL = 4
 _MAX_REASON_LENGTH = 400
 _MAX_READ = 2 * 1024**3
@@ -41,9 +35,8 @@ _MAX_READ = 2 * 1024**3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?")
 _SOURCE_LOCATION = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
 
-_DATATYPES = {f"tensor({datatype.lower()})": datatype for datatype in Datatype} | {
+_DATATYPES = {f"tensor({datatype.lower()})": datatype for datatype in Datatype if datatype is not Datatype.BF16} | {
     "tensor(float16)": Datatype.FP16,
-    _BFLOAT16: Datatype.BF16,
     "tensor(float)": Datatype.FP32,
     "tensor(double)": Datatype.FP64,
     "tensor(string)": Datatype.BYTES,
@@ -114,7 +107,6 @@ class Session:
         self.metadata: Mapping[str, str] = dict(first_session.get_modelmeta().custom_metadata_map)
         self.facts: Sequence[Fact] = ()
         self._framework, self.external = framework, external
-        self._has_bfloat = any(spec.datatype is Datatype.BF16 for spec in (*self.inputs, *self.outputs))
         self._names = [spec.name for spec in self.outputs]
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
@@ -127,8 +119,6 @@ class Session:
                 instance.calls += 1
                 instance.total_calls += 1
         try:
-            if self._has_bfloat:
-                return self._run_values(instance.session, feeds, names)
             if instance.memory is not None:
                 return run_bound(instance.session, instance.memory, self._framework.OrtValue, feeds, names)
             return instance.session.run(names, feeds)
@@ -142,17 +132,6 @@ class Session:
     def check_memory(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         if self._instances[0].memory is None:
             check_memory_of(self.file, self.external, feeds)
-
-    def _run_values(self, session: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[NDArray[Any]]:
-        bfloat16_inputs = {spec.name for spec in self.inputs if spec.datatype is Datatype.BF16}
-        ort_value: Any = self._framework.OrtValue
-        values = {
-            name: ort_value.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array), _BFLOAT16_NUMBER)
-            if name in bfloat16_inputs
-            else ort_value.ortvalue_from_numpy(np.ascontiguousarray(array))
-            for name, array in feeds.items()
-        }
-        return [_array(value) for value in session.run_with_ort_values(names, values)]
 
 
 def check_memory_of(file: Path, external: Mapping[str, Path], feeds: Mapping[str, NDArray[Any]]) -> None:
@@ -249,15 +228,6 @@ def run_bound(
     return binding.copy_outputs_to_cpu()
 
 
-def _array(value: Any) -> NDArray[Any]:
-    """Convert an output to NumPy. NumPy has no bfloat16, so its bits are copied as uint16."""
-    if value.data_type() != _BFLOAT16:
-        return value.numpy()
-    shape = tuple(value.shape())
-    bits = ctypes.string_at(value.data_ptr(), math.prod(shape) * 2)
-    return np.frombuffer(bits, np.uint16).reshape(shape)
-
-
 def _first_line(error: Exception) -> str:
     """Return the reason in the first line of an ONNX Runtime exception."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -275,6 +245,7 @@ def _tensor_spec(file: Path, role: str, argument: Any) -> TensorSpec:
     datatype = _DATATYPES.get(argument.type)
     if datatype is None:
         advice = "; export it from scikit-learn with zipmap=False" if "map(" in argument.type else ""
+        advice = "; export it in float16 or float32" if "bfloat16" in argument.type else advice
         raise ModelError(f"{file}: {role} {argument.name!r} is a {argument.type}, which is not supported{advice}")
     shape = tuple(side if isinstance(side, int) else -1 for side in argument.shape)
     return TensorSpec(name=argument.name, datatype=datatype, shape=shape)

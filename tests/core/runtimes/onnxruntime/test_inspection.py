@@ -1,6 +1,5 @@
 """Test the description of a model before it is loaded."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +88,10 @@ def test_wrong_number_of_labels_is_rejected(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("datatype", ["BFLOAT16", "STRING"])
-def test_output_of_unsupported_datatype_is_rejected(tmp_path: Path, datatype: str) -> None:
-    ones = np.ones((1, 3), np.float32)
-    types = {"output0": TensorProto.DataType.Value(datatype)}
-    message = inspection_error(graphs.constant(tmp_path / "model.onnx", {"output0": ones}, output_types=types))
-    assert re.search(r"its output 'output0' is of datatype (BF16|BYTES), which is not supported", message), message
+def test_output_of_texts_is_rejected(tmp_path: Path) -> None:
+    outputs, types = {"output0": np.ones((1, 3), np.float32)}, {"output0": TensorProto.STRING}
+    message = inspection_error(graphs.constant(tmp_path / "model.onnx", outputs, output_types=types))
+    assert "its output 'output0' is of datatype BYTES, which is not supported" in message
 
 
 def test_huge_input_is_rejected(tmp_path: Path) -> None:

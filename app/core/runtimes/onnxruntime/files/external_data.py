@@ -1,9 +1,9 @@
 """Check the files that an ONNX graph refers to, before ONNX Runtime opens them.
 
 A tensor in an ONNX file may refer to a file, an offset and a length instead of containing its data (``external_data``
-of `TensorProto`, https://github.com/onnx/onnx/blob/main/docs/ExternalData.md). A compiled graph may refer to its binary
-(``ep_cache_context`` of an ``EPContext`` node). A path out of the model's folder would make the server read any file
-that it can access. The checks of ONNX Runtime differ between versions; these do not.
+of `TensorProto`, https://github.com/onnx/onnx/blob/main/docs/ExternalData.md). A path out of the model's folder would
+make the server read any file that it can access. The checks of ONNX Runtime differ between versions; these do not.
+Compiled graphs (``EPContext`` nodes), which may refer to files, too, are rejected.
 
 This module parses the protobuf wire format in place, without the package onnx. It reads only the parts of a large file
 that lead to paths.
@@ -33,7 +33,6 @@ _NESTED: Mapping[str, Mapping[int, str]] = {
     "Tensor": {13: "Entry"},
 }
 _NODE_KIND = 4
-_ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TEXT = 1, 3, 4
 _KEY, _VALUE = 1, 2
 
 _Entries = list[tuple[bytes, bytes]]
@@ -44,8 +43,8 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
     """Reject a graph that refers to files outside its folder, or to ranges that do not exist.
 
     The file is regular and not empty. `resolve_confined` resolves the links of a path, and raises a ModelError if the
-    path leads out of the model's folder. Raise ModelError for an invalid reference, and for a file that is not an ONNX
-    file.
+    path leads out of the model's folder. Raise ModelError for an invalid reference, a compiled graph, and for a file
+    that is not an ONNX file.
 
     Returns:
         The files with tensor data, by their names in the graph.
@@ -59,12 +58,9 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
         raise ModelError(f"{file} cannot be loaded: it is not an ONNX file, or it is cut short") from None
     data_files: dict[str, Path] = {}
     for reference in references:
-        if isinstance(reference, bytes):
-            _resolve(file, reference, "a compiled graph", resolve_confined)
-            continue
         # Parsers differ in which of two repeated locations they use, so check both.
         for location in {value for key, value in reference if key == b"location"}:
-            data = _resolve(file, location, "external data", resolve_confined)
+            data = _resolve(file, location, resolve_confined)
             _check_range(file, data, reference)
             data_files[location.decode()] = data
     return data_files
@@ -74,27 +70,21 @@ class _MalformedError(Exception):
     """The bytes are not a valid message."""
 
 
-def _references(file: BinaryIO, kind: str, start: int, end: int, depth: int) -> Iterator[_Entries | bytes]:
-    """Yield the external data entries of each tensor in a message, and the file of each compiled graph."""
+def _references(file: BinaryIO, kind: str, start: int, end: int, depth: int) -> Iterator[_Entries]:
+    """Yield the external data entries of each tensor in a message. Raise ModelError for a compiled graph."""
     if depth > _MAX_DEPTH:
         raise _MalformedError
     entries: _Entries = []
-    attributes: list[tuple[int, int]] = []
-    is_context = False
     for number, first, last in _fields(file, start, end):
         field = _NESTED[kind].get(number)
         if field == "Entry":
             entries.append(_entry(file, first, last))
         elif field is not None:
             yield from _references(file, field, first, last, depth + 1)
-            if kind == "Node":
-                attributes.append((first, last))
-        elif kind == "Node" and number == _NODE_KIND:
-            is_context = _text(file, first, last) == b"EPContext"
+        elif kind == "Node" and number == _NODE_KIND and _text(file, first, last) == b"EPContext":
+            raise ModelError(f"{file.name} is a compiled graph (EPContext); serve the graph that it was compiled from")
     if entries:
         yield entries
-    if is_context and (location := _compiled_graph(file, attributes)):
-        yield location
 
 
 def _entry(file: BinaryIO, start: int, end: int) -> tuple[bytes, bytes]:
@@ -107,35 +97,14 @@ def _entry(file: BinaryIO, start: int, end: int) -> tuple[bytes, bytes]:
     return fields[_KEY], fields[_VALUE]
 
 
-def _compiled_graph(file: BinaryIO, attributes: list[tuple[int, int]]) -> bytes:
-    """Return the file of a compiled graph; empty if the graph embeds it, which is the default."""
-    texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
-    for start, end in attributes:
-        name, text, value = b"", b"", 0
-        for number, first, last in _fields(file, start, end, varints=_ATTRIBUTE_NUMBER):
-            if number == _ATTRIBUTE_NAME:
-                name = _text(file, first, last)
-            elif number == _ATTRIBUTE_TEXT:
-                text = _text(file, first, last)
-            elif number == _ATTRIBUTE_NUMBER:
-                value = first
-        texts[name], numbers[name] = text, value
-    return texts.get(b"ep_cache_context", b"") if numbers.get(b"embed_mode", 1) == 0 else b""
-
-
-def _fields(file: BinaryIO, start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
-    """Yield the number, start and end of each field that is a string, bytes or a message.
-
-    Also yield the integer field with the number `varints`, with its value as both start and end.
-    """
+def _fields(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the number, start and end of each field that is a string, bytes or a message."""
     at = start
     while at < end:
         tag, at = _varint(file, at, end)
         match tag & 7:
             case 0:
-                value, at = _varint(file, at, end)
-                if tag >> 3 == varints:
-                    yield tag >> 3, value, value
+                _, at = _varint(file, at, end)
             case 1:
                 at += 8
             case 2:
@@ -171,19 +140,19 @@ def _text(file: BinaryIO, start: int, end: int) -> bytes:
     return file.read(min(end - start, _MAX_LOCATION + 1))
 
 
-def _resolve(file: Path, location: bytes, purpose: str, resolve_confined: Callable[[Path], Path]) -> Path:
+def _resolve(file: Path, location: bytes, resolve_confined: Callable[[Path], Path]) -> Path:
     """Return the file that a graph refers to. It must be in the folder of the graph or below."""
     text = location.decode(errors="backslashreplace")
-    relative = PurePosixPath(text)
+    relative, reference = PurePosixPath(text), f"{file} refers to external data in {text[:200]!r}"
     # "*/..." is ONNX Runtime's own mark for an address in memory.
     unsafe = (
         relative.is_absolute() or not relative.parts or any(is_hidden(part) or part == "*" for part in relative.parts)
     )
     if unsafe or not text.isprintable() or "\\" in text:
-        raise ModelError(f"{file} refers to {purpose} in {text[:200]!r}; expected a file in the same folder or below")
+        raise ModelError(f"{reference}; expected a file in the same folder or below")
     path = file.parent / relative
     if not path.is_file():
-        raise ModelError(f"{file} refers to {purpose} in {text[:200]!r}, which does not exist")
+        raise ModelError(f"{reference}, which does not exist")
     return resolve_confined(path)
 
 

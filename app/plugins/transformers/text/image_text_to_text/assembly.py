@@ -27,7 +27,6 @@ from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from metadata.model import Fact, ModelMetadata, Origin
 from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
-from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 from tasks.vision.image import Image
 
@@ -114,10 +113,6 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     ends, ends_origin = _end_tokens(folder, config, tokenizer, processor.tokenizer.eos_token)
     resolve = partial(resolve_confined, source=source)
     encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)
-    for session in (encoder, embed_tokens, language_model):
-        for spec in (*session.inputs, *session.outputs):
-            if spec.datatype is Datatype.BF16:
-                raise ModelError(f"{session.file}: {spec.name!r} is of datatype {spec.datatype}, not supported yet")
     decoder = Decoder(embed_tokens, language_model, config.text)
     try:
         conversation = Conversation(processor, tokenizer, PromptStyle(), ends)

@@ -100,17 +100,6 @@ def test_image_features_of_another_width_than_embeddings_are_rejected(folder: Pa
         load(tiny.source(folder))
 
 
-def test_graph_in_bfloat16_is_rejected(folder: Path) -> None:
-    onnx: Any = importlib.import_module("onnx")
-    model = onnx.load(folder / "embed_tokens.onnx")
-    [output] = model.graph.output
-    model.graph.node[-1].output[0] = "wide"
-    model.graph.node.append(onnx.helper.make_node("Cast", ["wide"], [output.name], to=onnx.TensorProto.BFLOAT16))
-    output.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
-    onnx.save(model, folder / "embed_tokens.onnx")
-    assert "'inputs_embeds' is of datatype BF16" in load_error(folder)
-
-
 def test_infinite_and_null_values_in_json_are_accepted(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "limit": float("inf"), "text_config": None}))
