@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from litestar.testing import TestClient
-
-from app.core.settings.server import DEMO_MODELS
 from tests.fuzz.decoders import NAMES
 from tests.fuzz.decoding import Decoder, corpus, decode_or_reject, decoders
+
+from app.core.settings.server import DEMO_MODELS
 from tests.support.data.golden import CASES
 from tests.support.servers.apps import ALL_MODELS, app_with_models, model_source
 from tests.support.servers.grpc_server import (

@@ -15,7 +15,7 @@ MISSING_PACKAGE: Mapping[str, str] = {
     "app.plugins.ray.ingress": "ray",
     "app.plugins.ray.remote": "ray",
     "app.plugins.ray.replica": "ray",
-    "app.plugins.observability.otel.tracing": "opentelemetry",
+    "app.plugins.observability.tracing": "opentelemetry",
     "app.plugins.recording.export.parquet": "pyarrow",
     "app.plugins.access.jwt.validator": "jwt",
 }

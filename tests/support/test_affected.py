@@ -13,7 +13,7 @@ REQUIRES = {name: plugin.requires for name, plugin in registry().loaded.items()}
 @pytest.mark.parametrize(
     ("file", "areas"),
     [
-        ("app/plugins/observability/otel/tracing.py", {"plugins/observability"}),
+        ("app/plugins/observability/tracing.py", {"plugins/observability"}),
         ("app/plugins/page/static/results.js", {"plugins/page", "browser"}),
         ("tests/plugins/shadow/test_report.py", {"plugins/shadow"}),
         ("tests/faults/test_soak.py", {"faults"}),

@@ -1,7 +1,7 @@
 """Metrics of labels, scores and sizes, and traces for an OpenTelemetry collector."""
 
 from app.core.hooks import Plugin, Ref
-from app.plugins.observability.otel.settings import TracingSettings
+from app.plugins.observability.settings import TracingSettings
 
 plugin = Plugin(
     api=2,

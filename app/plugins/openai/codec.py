@@ -16,7 +16,6 @@ from app.core.wire.data_url import media_type_of
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json
 from app.plugins.openai.model_list import returns_texts
-from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.plugins.openai.wire import (
     WireChatRequest,
     WireImagePart,
@@ -25,7 +24,7 @@ from app.plugins.openai.wire import (
     WireUsage,
 )
 from metadata.request import METADATA_PARAMETER
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
@@ -39,7 +38,34 @@ _CONTENT_PATHS = ("", "data", "data[0]", "shape", *_PROMPT_PATHS, *(f"{path}[0]"
 """Paths in the neutral input that mean the whole content. Its only prompt is no entry of the messages."""
 _JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
 
+_ALLOWED: Mapping[str, tuple[object, ...]] = {
+    "n": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+}
+"""The accepted values of members that are not supported, besides null."""
+
+UNSUPPORTED_PARAMETER = "unsupported_parameter"
+
 ValueT = TypeVar("ValueT")
+
+
+class UnsupportedError(InferenceError):
+    """The member at `path` has a value that this server does not support. `code` is the code in the body."""
+
+    def __init__(self, message: str, path: str, code: str) -> None:
+        super().__init__(ErrorKind.INVALID_REQUEST, message, path)
+        self.code = code
 
 
 class ChatCodec:
@@ -73,7 +99,7 @@ class ChatCodec:
             read_json(self._body, WireModelName, limits=limits)
         registration, _ = find_model(self._engine, self.model_name, "answers with text", returns_texts)
         wire = read_json(self._body, WireChatRequest, limits=limits)
-        check_supported(wire)
+        _check_supported(wire)
         self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
         tensor = self._input(wire, self._parameters(wire, registration), registration)
         return InferenceRequest(id=self._context.request_id, model_name=registration.source.name, inputs=(tensor,))
@@ -193,6 +219,16 @@ def find_model(
         message = f"Expected a model that {expected}, {name!r} has the task {servable.description.task_type}"
         raise UnsupportedError(f"{message}; use /v2/models/{name}", "model", "unsupported_model")
     return registration, value
+
+
+def _check_supported(wire: WireChatRequest) -> None:
+    """Reject a member with a value that the server does not honour. Raise UnsupportedError naming the member."""
+    for name, allowed in _ALLOWED.items():
+        value = getattr(wire, name)
+        if value is not None and value not in allowed:
+            values = " or ".join(msgspec.json.encode(choice).decode() for choice in allowed) or "null"
+            message = f"This server does not support {name}; expected {values}"
+            raise UnsupportedError(message, name, UNSUPPORTED_PARAMETER)
 
 
 def check_data_uri(url: str, path: str) -> None:

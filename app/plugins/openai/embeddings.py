@@ -12,9 +12,8 @@ from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import StringElement
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import read_json
-from app.plugins.openai.codec import check_data_uri, find_model
+from app.plugins.openai.codec import UNSUPPORTED_PARAMETER, UnsupportedError, check_data_uri, find_model
 from app.plugins.openai.model_list import embedding_output, vector_length
-from app.plugins.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
 from app.plugins.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest, WireEmbeddingsUsage
 from tasks.inference.error import InferenceError, invalid, model_failed
 from tasks.inference.request import InferenceRequest

@@ -17,10 +17,9 @@ from app.core.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, inf
 from app.core.protocols.status import http_status
 from app.core.settings.server import ServerSettings
 from app.core.wire.json_body import event, read_json
-from app.plugins.openai.codec import ChatCodec, find_model
+from app.plugins.openai.codec import ChatCodec, UnsupportedError, find_model
 from app.plugins.openai.embeddings import EmbeddingsCall
 from app.plugins.openai.model_list import is_listed, listed_models
-from app.plugins.openai.unsupported import UnsupportedError
 from app.plugins.openai.wire import (
     WireChatRequest,
     WireEmbeddings,

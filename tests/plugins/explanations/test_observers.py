@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.request_context import RequestContext
 from app.core.observers.metrics import Metrics
 from app.core.observers.request_log import RequestLog
-from app.plugins.observability.otel.tracing import Tracing
+from app.plugins.observability.tracing import Tracing
 from tasks.inference.error import ErrorKind
 from tests.support.data.inference_events import event
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.core.engine.request_context import RequestContext
-from app.plugins.observability.prediction_metrics.metrics import PredictionMetrics
+from app.plugins.observability.prediction_metrics import PredictionMetrics
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
 from tasks.inference.response import InferenceResult, SampleResult

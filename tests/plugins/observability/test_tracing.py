@@ -9,7 +9,7 @@ from app.core.assembly.discovery import discover
 from app.core.assembly.service import Service
 from app.core.engine.request_context import RequestContext
 from app.core.settings.server import DEMO_MODELS, SettingsError
-from app.plugins.observability.otel.tracing import Tracing, otlp_exporter
+from app.plugins.observability.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
 from tests.support.data.inference_events import event
 from tests.support.servers.settings import settings_of_main_port

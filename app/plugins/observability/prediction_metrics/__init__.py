@@ -1,1 +1,0 @@
-"""Metrics of labels, scores, image sizes and batch sizes."""
