@@ -63,10 +63,6 @@ def test_label_studio_converts_predictions_back_to_the_records(server: ServerPro
     run_checks("label_studio", "with_label_studio", server.address)
 
 
-def test_cvat_function_returns_the_records_as_annotations(server: ServerProcess) -> None:
-    run_checks("cvat", "with_cvat", server.address)
-
-
 def test_ovmsclient_passes_checks(server: ServerProcess) -> None:
     http = server.tensorflow_serving_address.removeprefix("http://")
     run_checks("ovmsclient", "with_ovmsclient", http, server.tensorflow_grpc_address)

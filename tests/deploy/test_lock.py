@@ -21,7 +21,7 @@ DECLARED: dict[str, list[str]] = {
     **PROJECT["project"]["optional-dependencies"],
 }
 WITHOUT_LOCK = {
-    "bench", "check", "cvat", "demo", "docs", "fixtures", "maite", "ray", "supply", "test", "test-slow", "timm",
+    "bench", "check", "demo", "docs", "fixtures", "maite", "ray", "supply", "test", "test-slow", "timm",
 }  # fmt: skip
 ADVICE = "run `make lock`"
 

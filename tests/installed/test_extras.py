@@ -42,8 +42,6 @@ COMMAND_OF_EXTRA: Mapping[str, str] = {extra: command for command, extra in reve
 EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
     # The extra installs MAITE's protocols for user code; no command needs them.
     "maite": "tests/installed/test_extras.py",
-    # It needs a server of CVAT, which no package has; a test calls the function as its command does.
-    "cvat": "tests/clients/with_cvat.py",
     # `make serve` installs it, and `serve --demo` serves its models if they are there.
     "demo": "tests/installed/test_readme.py",
     # Ray starts its own processes; tests/plugins/ray has an environment with this extra alone.

@@ -1,4 +1,4 @@
-"""The ML backend of Label Studio, and a function for CVAT."""
+"""The ML backend of Label Studio."""
 
 from app.core.hooks import Page, Plugin, Ref
 from app.plugins.labeling.settings import LabelStudioSettings
@@ -9,5 +9,4 @@ plugin = Plugin(
     settings=(LabelStudioSettings,),
     protocols=Ref("app.plugins.labeling.protocols:protocols"),
     page=Page(parts={"request": "labeling.js"}),
-    public={"cvat_function": Ref("app.plugins.labeling.cvat:cvat_function")},
 )

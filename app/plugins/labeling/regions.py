@@ -87,25 +87,25 @@ def _values(tag: str, record: Shape, width: int, height: int) -> Sequence[Mappin
         return [_rotated_rectangle(record, width, height)]
     if isinstance(record, OrientedObject):
         return [_polygon(record.rings(width, height)[0], width, height)]
-    rings = rings_inside(record, width, height)
+    rings = _rings_inside(record, width, height)
     if not rings:
         return []
     if tag == "BrushLabels":
         return [{"format": "rle", "rle": _brush(rings, width, height)}]
-    return [_polygon(ring, width, height) for ring in polygons_of(rings)]
+    return [_polygon(ring, width, height) for ring in _polygons_of(rings)]
 
 
 def _polygon(ring: NDArray[np.float64], width: int, height: int) -> Mapping[str, object]:
     return {"points": (100 * ring / (width, height)).tolist(), "closed": True}
 
 
-def rings_inside(record: Any, width: int, height: int) -> Sequence[NDArray[np.float64]]:
+def _rings_inside(record: SegmentedObject, width: int, height: int) -> Sequence[NDArray[np.float64]]:
     """Return the contours of a segment through the centres of pixels of the image; none without a pixel in it."""
     rings = record.rings(width, height)
     return contours_inside(rings, width, height) if rings else []
 
 
-def polygons_of(rings: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+def _polygons_of(rings: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
     """Return the boundaries of the parts of a segment, as labelling tools draw them, without holes."""
     outer: list[NDArray[np.float64]] = []
     for ring in rings:

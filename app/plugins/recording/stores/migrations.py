@@ -144,7 +144,7 @@ def _copy_truths(connection: Connection, span: Mapping[str, int]) -> Sequence[Ma
     return older
 
 
-def _document(row: RowMapping, names: Sequence[str], flag: str) -> Mapping[str, Any]:
+def _document(row: RowMapping, names: Sequence[str], flag: str) -> dict[str, Any]:
     """Return columns of a row by name, with the JSON of `records`, and `flag` as true, false or null."""
     records = None if row["records"] is None else msgspec.Raw(row["records"].encode())
     is_set = None if row[flag] is None else bool(row[flag])
