@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from app.plugins.jatic.maite.models import as_maite
+from app.plugins.jatic.maite import as_maite
 from tests.support.models.jatic_models import LABELS, Model, write_classifier, write_detector
 from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT

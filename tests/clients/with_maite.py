@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.plugins.jatic.maite.models import as_maite
+from app.plugins.jatic.maite import as_maite
 from tests.support.data.maite_components import Count, Images
 
 spotcheck: Any = importlib.import_module("maite.spotcheck")

@@ -5,6 +5,6 @@ from app.core.hooks import Plugin, Ref
 plugin = Plugin(
     api=2,
     layouts=Ref("app.plugins.jatic.layout:LAYOUTS"),
-    public={"as_maite": Ref("app.plugins.jatic.maite.models:as_maite")},
+    public={"as_maite": Ref("app.plugins.jatic.maite:as_maite")},
     python_libraries=Ref("app.plugins.jatic.libraries:LIBRARIES"),
 )

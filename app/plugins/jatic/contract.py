@@ -60,7 +60,7 @@ class InputOutput(msgspec.Struct, frozen=True, rename="camel"):
     output: ModelOutput = ModelOutput()
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class ContractMetadata(msgspec.Struct, frozen=True):
     """The content of the file. Unknown fields are ignored, as by all loaders."""
 
     interface: Interface = Interface()
@@ -86,7 +86,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """A graph's metadata file, after the check. A side of -1 is that of the image, others are pixels: height, width."""
 
     file: Path
-    metadata: Metadata
+    metadata: ContractMetadata
     sides: tuple[int, int]
 
     @property
@@ -118,7 +118,7 @@ def describe(source: ModelSource, session: GraphSession) -> ExportMetadata | Non
     return ExportMetadata(names=labels, size=size, contract=contract, files={METADATA_FILE: file})
 
 
-def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, Metadata] | None:
+def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, ContractMetadata] | None:
     """Return the first file beside the graph that is the metadata of JATIC_ONNX, and its content.
 
     dataeval does not read the name of the interface. Without it, the graph must have the names of the contract. Raise
@@ -130,7 +130,7 @@ def find_metadata(source: ModelSource, session: GraphSession) -> tuple[Path, Met
             continue
         content = read_bounded(resolve_confined(path, source), _MAX_BYTES)
         try:
-            metadata = msgspec.json.decode(content, type=Metadata)
+            metadata = msgspec.json.decode(content, type=ContractMetadata)
         except (msgspec.DecodeError, RecursionError) as error:
             if f'"{NAME}"'.encode() not in content:
                 continue
@@ -146,7 +146,7 @@ def _names(graph: Path) -> Sequence[str]:
     return [name.format(stem=graph.stem) for name in _FILES]
 
 
-def _check(file: Path, metadata: Metadata, session: GraphSession) -> tuple[int, int]:
+def _check(file: Path, metadata: ContractMetadata, session: GraphSession) -> tuple[int, int]:
     """Check the metadata, and the graph against it; return the (height, width) of the input, -1 for the image's."""
     io = metadata.io
     version, channels = metadata.interface.version, io.input.channels.upper()
@@ -197,7 +197,7 @@ def _quoted(names: Sequence[str]) -> str:
     return " and ".join(f'"{name}"' for name in names) or "none"
 
 
-def _labels(file: Path, metadata: Metadata) -> tuple[str, ...]:
+def _labels(file: Path, metadata: ContractMetadata) -> tuple[str, ...]:
     """Return the labels of the classes 0, 1, ... in that order."""
     labels = metadata.index2label
     if not labels:

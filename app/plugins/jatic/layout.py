@@ -7,7 +7,7 @@
 Images are stretched bilinearly without antialiasing, as floats in 0..1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -20,13 +20,12 @@ from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, ZEROS
 from app.core.runtimes.onnxruntime.layouts.layout import (
     Bound,
     Candidates,
+    GraphOutput,
     GraphView,
     Layout,
     Match,
-    Output,
     best_indices,
 )
-from app.core.settings.model import ModelSettings
 from app.plugins.jatic.contract import LAYOUT, NAME, VERSION, Contract, describe
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
@@ -48,18 +47,6 @@ PREPROCESSING = PartialPreprocessing(
     std=ONES,
     channel_order="RGB",
 )
-_KEPT: Mapping[str, tuple[object, ...]] = {
-    "resize": (None, "stretch"),
-    "interpolation": (None, "bilinear"),
-    "antialias": (None, False),
-    "crop_fraction": (None, 1),
-    "scale": (None, BYTE),
-    "mean": (None, 0, ZEROS),
-    "std": (None, 1, ONES),
-    "channel_order": (None, "RGB"),
-    "reduced_decode": (False,),
-}
-"""The values of settings that keep the contract."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -82,9 +69,6 @@ def _recognise(view: GraphView) -> Match | None:
         if "score_threshold" not in settings.parameters:
             default = f"{DetectionParameters().score_threshold:g} by default; MAITE's tools have none"
             facts.append(Fact("score threshold", default, Origin.CONVENTION))
-    if changed := changed_settings(settings, contract.sides):
-        reason = "scores differ from those of MAITE's tools"
-        facts.append(Fact(f"not as in {NAME}", f"{', '.join(changed)}: {reason}", Origin.DECLARED))
     return Match(
         layout=LAYOUT,
         task_type=contract.task.task_type,
@@ -109,23 +93,7 @@ def _bind(graph: ImageGraph, match: Match, labels: Sequence[str], *, max_images:
     return HEADS[match.task_type](graph, match, labels)
 
 
-def changed_settings(settings: ModelSettings, sides: tuple[int, int] | None = None) -> list[str]:
-    """Return the names of the settings that break the contract for an input of these sides, pixels."""
-    declared = settings.preprocessing
-    changed = [name for name, values in _KEPT.items() if getattr(declared, name) not in values]
-    if declared.size not in (None, sides):
-        changed.append("size")
-    if sides is not None and -1 in sides and declared.resize == "stretch":
-        # A declared resize has one size for all images.
-        changed.append("resize")
-    # The plugin with this setting need not be there.
-    tiling = getattr(settings, "tiling", None)
-    if tiling is not None and tiling != type(tiling)():
-        changed.append("tiling")
-    return changed
-
-
-def _check_outputs(view: GraphView, contract: Contract, outputs: Sequence[Output]) -> int:
+def _check_outputs(view: GraphView, contract: Contract, outputs: Sequence[GraphOutput]) -> int:
     """Return the number of classes. Raise ModelError if shapes or values of the outputs contradict the contract."""
     scores, declared, file = outputs[-1], contract.metadata.io.output, contract.file.name
     expected = "[batch, classes]" if len(outputs) == 1 else "[batch, boxes, classes]"

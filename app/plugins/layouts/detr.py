@@ -24,11 +24,11 @@ from app.core.runtimes.onnxruntime.graph import RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
 from app.core.runtimes.onnxruntime.layouts.layout import (
     Candidates,
+    GraphOutput,
     GraphView,
     Layout,
     Match,
-    Outline,
-    Output,
+    RawSegments,
     best_indices,
     sigmoid,
     softmax,
@@ -61,7 +61,7 @@ _LAYOUTS_BY_MODEL_TYPE = {
 """By ``model_type`` in config.json."""
 
 
-def _are_queries(boxes: Output, logits: Output) -> bool:
+def _are_queries(boxes: GraphOutput, logits: GraphOutput) -> bool:
     """Return whether the outputs are boxes and scores of the same queries."""
     return logits.blank.ndim == 3 and logits.is_float and boxes.is_float and boxes.shape == (*logits.shape[:2], 4)
 
@@ -148,11 +148,11 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
     ).finite()
 
 
-def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
+def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> RawSegments:
     candidates = _decode_pairs(answer, item.parameters, class_numbers=class_numbers)
     grid = MaskGrid(answer.outputs[2], answer)
     contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
-    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+    return RawSegments(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
 def _decode_pairs(

@@ -26,11 +26,11 @@ from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
 from app.core.runtimes.onnxruntime.layouts.layout import (
     ALL_NAN,
+    GraphOutput,
     GraphView,
     Layout,
     Match,
-    Outline,
-    Output,
+    RawSegments,
     are_probabilities,
     sigmoid,
     softmax,
@@ -51,11 +51,11 @@ _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
 
 
-def _planes_first(output: Output, inputs: ImageInputs) -> Output:
+def _planes_first(output: GraphOutput, inputs: ImageInputs) -> GraphOutput:
     """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
     if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
         return output
-    return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
+    return GraphOutput(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
 
 
 def _recognise_scores(view: GraphView) -> Match | None:
@@ -83,7 +83,7 @@ def _recognise_scores(view: GraphView) -> Match | None:
     )
 
 
-def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> RawSegments:
     grid = _grid(answer, channels_last=channels_last)
     if isinstance(item.image, ScoredTile):
         return _scored(grid, softmax(grid.planes) if logits else grid.planes)
@@ -93,15 +93,15 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, chann
     # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
     contours = _class_contours(grid.highest_planes(), np.flatnonzero(selected))
-    return Outline(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
+    return RawSegments(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
 
 
-def _scored(grid: MaskGrid, probabilities: NDArray[np.float32]) -> Outline:
+def _scored(grid: MaskGrid, probabilities: NDArray[np.float32]) -> RawSegments:
     """Return the probabilities of a tile's pixels, of the classes that may be the best in some pixel."""
     class_ids = np.flatnonzero(probabilities.reshape(len(probabilities), -1).max(axis=1) >= _MIN_PROBABILITY)
     grid.planes = probabilities[class_ids]
     planes = [grid.enlarged(number) for number in range(len(class_ids))]
-    return Outline(
+    return RawSegments(
         class_ids=class_ids,
         scores=np.ones(len(class_ids), np.float32),
         contours=[()] * len(class_ids),
@@ -153,13 +153,13 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     )
 
 
-def _covers_image(output: Output, view: GraphView) -> bool:
+def _covers_image(output: GraphOutput, view: GraphView) -> bool:
     """Return whether the last two dimensions of an output have the proportions of the input."""
     (rows, columns), (height, width) = output.shape[-2:], view.size
     return rows * width == columns * height
 
 
-def _outline_class_map(answer: RawOutputs, item: SegmentationInput, *, has_rest: bool) -> Outline:
+def _outline_class_map(answer: RawOutputs, item: SegmentationInput, *, has_rest: bool) -> RawSegments:
     del item
     numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
     placement = answer.placement
@@ -171,7 +171,7 @@ def _outline_class_map(answer: RawOutputs, item: SegmentationInput, *, has_rest:
     if has_rest:
         class_ids = class_ids[class_ids != 0]
     contours = _class_contours(numbers[rows][:, columns], class_ids)
-    return Outline(class_ids=class_ids - has_rest, scores=np.ones(len(class_ids), np.float32), contours=contours)
+    return RawSegments(class_ids=class_ids - has_rest, scores=np.ones(len(class_ids), np.float32), contours=contours)
 
 
 def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
@@ -214,24 +214,24 @@ def _recognise_mask(view: GraphView) -> Match | None:
     )
 
 
-def _likely_mask(view: GraphView, maps: Sequence[Output]) -> Output | None:
+def _likely_mask(view: GraphView, maps: Sequence[GraphOutput]) -> GraphOutput | None:
     """Return the largest of the [b, 1, h, w] maps that can be a mask, or else the largest; None without such a map."""
     masks = [output for output in maps if _planes_first(output, view.inputs).shape[1] == 1 and output.blank.size]
     # A feature map with one channel usually has values outside 0..1, even for a black image.
     return max(masks, key=lambda mask: (_is_mask_like(mask, view.declared_layout), mask.blank.size), default=None)
 
 
-def _is_mask_like(output: Output, declared_layout: str | None) -> bool:
+def _is_mask_like(output: GraphOutput, declared_layout: str | None) -> bool:
     """Return whether the name or the values of an output show that it can be a mask of `declared_layout`."""
     return declared_layout == _MASK_LOGITS or "logit" in output.name.lower() or _is_normalised(output)
 
 
-def _is_normalised(output: Output) -> bool:
+def _is_normalised(output: GraphOutput) -> bool:
     values: NDArray[Any] = output.blank
     return bool(((values >= 0) & (values <= 1)).all())
 
 
-def _mask_form(output: Output, declared_layout: str | None) -> tuple[str, Origin]:
+def _mask_form(output: GraphOutput, declared_layout: str | None) -> tuple[str, Origin]:
     if declared_layout in _MASK_NAMES:
         return declared_layout, Origin.DECLARED
     if "logit" in output.name.lower():
@@ -239,7 +239,7 @@ def _mask_form(output: Output, declared_layout: str | None) -> tuple[str, Origin
     return (_MASK if _is_normalised(output) else _MASK_LOGITS), Origin.GUESSED
 
 
-def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
+def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> RawSegments:
     grid = _grid(answer, channels_last=channels_last)
     probabilities = sigmoid(grid.planes[0]) if logits else np.clip(grid.planes[0], 0, 1)
     if isinstance(item.image, ScoredTile):
@@ -250,7 +250,7 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     # The probability of a tiny logit over 0 is rounded to 0.5.
     score = float(probabilities[grid.planes[0] > 0].mean()) if contours else 0.0
     found = int(bool(contours) and score >= item.parameters.score_threshold)
-    return Outline(
+    return RawSegments(
         class_ids=np.zeros(found, np.intp), scores=np.full(found, score, np.float32), contours=[contours][:found]
     )
 

@@ -18,11 +18,11 @@ from app.core.runtimes.onnxruntime.graph import RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS, OwnSize
 from app.core.runtimes.onnxruntime.layouts.layout import (
     Candidates,
+    GraphOutput,
     GraphView,
     Layout,
     Match,
-    Outline,
-    Output,
+    RawSegments,
     best_indices,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
@@ -37,7 +37,7 @@ _COORDINATES = 3
 _UNIT_RGB = msgspec.structs.replace(STRETCHED, scale=BYTE, mean=ZEROS, std=ONES)
 
 
-def _ranked_outputs(view: GraphView, rank: int) -> list[Output] | None:
+def _ranked_outputs(view: GraphView, rank: int) -> list[GraphOutput] | None:
     """Return the labels, boxes and scores, if the labels have this rank."""
     outputs = view.outputs_named("labels", "boxes", "scores")
     if outputs is None:
@@ -105,13 +105,13 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     ).finite()
 
 
-def _outline(answer: RawOutputs, item: SegmentationInput) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput) -> RawSegments:
     labels, _, scores, masks = answer.outputs
     chosen = best_indices(scores, item.parameters.score_threshold, len(scores))
     # The decoder of masks looks for positive values.
     planes: NDArray[np.float32] = masks[chosen, 0] - np.float32(0.5)
     grid = MaskGrid(planes, answer)
-    return Outline(
+    return RawSegments(
         class_ids=labels[chosen].astype(np.intp),
         scores=scores[chosen].astype(np.float32, copy=False),
         contours=[grid.plane_contours(index) for index in range(len(chosen))],

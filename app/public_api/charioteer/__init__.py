@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares these names with theirs
     from app.core.settings.model import ModelError as ModelError
     from app.plugins.bulk_run.ray_map import ray_map as ray_map
-    from app.plugins.jatic.maite.models import as_maite as as_maite
+    from app.plugins.jatic.maite import as_maite as as_maite
     from app.plugins.layouts.graph_model import GraphModel as GraphModel
     from app.plugins.ray.application import ray_application as ray_application
     from app.public_api.in_process import InProcessModel as InProcessModel

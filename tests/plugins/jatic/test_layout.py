@@ -5,13 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from app.core.runtimes.onnxruntime.loading import load
-from app.core.settings.model import ModelSettings
-from app.plugins.jatic.layout import changed_settings
 from app.plugins.tuning.quantization import quantize
 from app.public_api.in_process import InProcessModel
 from metadata.model import Fact, Origin
@@ -208,7 +205,6 @@ def test_declared_resize_of_a_side_of_the_image_is_reported_with_a_guessed_size(
     model = write_classifier(tmp_path, input={"height": -1, "width": -1})
     facts = facts_of(model.graph, preprocessing={"resize": "stretch"})
     assert facts["input size"] == Fact("input size", "224x224", Origin.GUESSED)
-    assert facts["not as in JATIC_ONNX"].value.startswith("resize: ")
 
 
 def test_settings_precede_the_metadata(tmp_path: Path) -> None:
@@ -218,29 +214,7 @@ def test_settings_precede_the_metadata(tmp_path: Path) -> None:
     facts = {fact.topic: fact for fact in model.description.facts}
     assert facts["labels"] == Fact("labels", "3: Background, person, vehicle", Origin.DECLARED)
     assert facts["input size"] == Fact("input size", "12x24", Origin.DECLARED)
-    assert facts["not as in JATIC_ONNX"].value == "size: scores differ from those of MAITE's tools"
     assert (len(model.ask(WHITE)), "score threshold" in facts) == (0, False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        ({}, []),
-        ({"size": [10, 20], "antialias": False, "mean": 0, "std": [1, 1, 1]}, []),
-        ({"antialias": "fast", "reduced_decode": True}, ["antialias", "reduced_decode"]),
-        ({"resize": "crop", "crop_fraction": 0.9, "mean": 0.5}, ["resize", "crop_fraction", "mean"]),
-        ({"size": [20, 20], "channel_order": "BGR"}, ["channel_order", "size"]),
-    ],
-)
-def test_settings_that_break_the_contract_are_named(settings: dict[str, Any], names: list[str]) -> None:
-    checked = msgspec.convert({"preprocessing": settings}, ModelSettings)
-    assert changed_settings(checked, (10, 20)) == names
-    # Tiles are the settings of another plugin.
-    tiling = msgspec.defstruct("Tiling", [("size", int, 0)], frozen=True)
-    kind: Any = msgspec.defstruct("Settings", [("tiling", tiling, tiling())], bases=(ModelSettings,), kw_only=True)
-    for size, also in ((0, []), (640, ["tiling"])):
-        tiled = msgspec.convert({"preprocessing": settings, "tiling": {"size": size}}, kind)
-        assert changed_settings(tiled, (10, 20)) == [*names, *also]
 
 
 def test_scores_outside_the_unit_interval_fail_the_request(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from app.core.assembly.models import describe, load, through_loaders
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.explanations.request import explain_request
-from app.plugins.jatic.maite.models import as_maite
+from app.plugins.jatic.maite import as_maite
 from app.plugins.tiling.step import TilingStep
 from tasks.inference.limits import Limits
 from tests.plugins.tiling.spots import answer, canvas, plain, request

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.inspection import Inspection
-from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, Outline
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, RawSegments
 from tasks.image_classification import Classification, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
 from tasks.inference.error import model_failed
@@ -81,7 +81,7 @@ def _oriented_detections(model: OnnxImageModel, item: DetectionInput, answer: Ra
 
 
 def _segments(model: OnnxImageModel, item: SegmentationInput, answer: RawOutputs) -> Segments:
-    outline: Outline = model.match.decode(answer, item)
+    outline: RawSegments = model.match.decode(answer, item)
     labels = _names_of(outline.class_ids.tolist(), model.names)
     return Segments(labels=labels, scores=outline.scores, contours=outline.contours, pixel_scores=outline.pixel_scores)
 

@@ -14,7 +14,7 @@ from app.core.runtimes.onnxruntime.files.model_files import ModelFiles, read_mod
 from app.core.runtimes.onnxruntime.graph import ImageGraph, ImageInputs, read_inputs
 from app.core.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
+from app.core.runtimes.onnxruntime.layouts.layout import GraphOutput, GraphView, Match
 from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Fact, ModelMetadata, Origin
@@ -124,7 +124,7 @@ def _input_facts(inputs: ImageInputs) -> list[Fact]:
 
 def _run_blank(
     session: GraphSession, inputs: ImageInputs, model_files: ModelFiles
-) -> tuple[Sequence[Output], tuple[int, int]]:
+) -> tuple[Sequence[GraphOutput], tuple[int, int]]:
     """Return the outputs that the settings name, by default all, for a black image, and its (height, width).
 
     All copies of the graph run it. The shapes of outputs apply to every image.
@@ -159,7 +159,7 @@ def _run_blank(
             f"{wrong_size if -1 in inputs.sides else ''}"
         ) from None
     pairs = zip(session.outputs, blanks, strict=True)
-    by_name = {spec.name: Output(name=spec.name, blank=blank) for spec, blank in pairs}
+    by_name = {spec.name: GraphOutput(name=spec.name, blank=blank) for spec, blank in pairs}
     names = model_files.settings.outputs
     if names is None:
         return list(by_name.values()), size

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from app.core.runtimes.onnxruntime.graph import RawOutputs
 from app.core.runtimes.onnxruntime.layouts.layout import (
     FEATURES,
+    GraphOutput,
     GraphView,
     Layout,
     Match,
-    Output,
     are_probabilities,
     sigmoid,
     softmax,
@@ -63,7 +63,7 @@ def _recognise(view: GraphView) -> Match | None:
     )
 
 
-def _shows_classes(output: Output, view: GraphView) -> bool:
+def _shows_classes(output: GraphOutput, view: GraphView) -> bool:
     """Return whether labels, the name, the number or the values of an output show that it has scores of classes.
 
     Embeddings, measurements, points, and the rows of detectors have its shape, too.
@@ -79,7 +79,7 @@ def _shows_classes(output: Output, view: GraphView) -> bool:
     )
 
 
-def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
+def _score_form(output: GraphOutput, view: GraphView) -> tuple[str, Origin]:
     """Return the form of the scores: as declared, exported or named, or else guessed from the blank image."""
     if view.declared_layout in _NAMES:
         return view.declared_layout, Origin.DECLARED

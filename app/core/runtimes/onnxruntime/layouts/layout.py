@@ -34,7 +34,7 @@ _MAX_LINE_HEIGHT = 64
 ALL_NAN = "The model returned scores that are all NaN"
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class GraphOutput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One output of a graph, and its value for a black image. The shape is the same for every image."""
 
     name: str
@@ -59,7 +59,7 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     inputs: ImageInputs
-    outputs: Sequence[Output]
+    outputs: Sequence[GraphOutput]
     model_files: ModelFiles
     classes: int | None
     size: tuple[int, int]
@@ -74,7 +74,7 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the layout in the settings, if any."""
         return self.model_files.settings.layout
 
-    def outputs_named(self, *names: str) -> list[Output] | None:
+    def outputs_named(self, *names: str) -> list[GraphOutput] | None:
         """Return the outputs with these names, or None if one is missing."""
         by_name = {output.name: output for output in self.outputs}
         return [by_name[name] for name in names] if all(name in by_name for name in names) else None
@@ -108,7 +108,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self if every(valid) else self.select(valid.nonzero()[0])
 
 
-class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class RawSegments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The segmented objects of one image.
 
     Attributes:
@@ -143,7 +143,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     - IMAGE_CLASSIFICATION: no other argument; the (nc,) probabilities.
     - OBJECT_DETECTION: those of `FindObjects`; boxes are (n, 4) xyxy in input pixels.
     - ORIENTED_OBJECT_DETECTION: the same, but boxes are (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down.
-    - IMAGE_SEGMENTATION: a `SegmentationInput`; an `Outline`.
+    - IMAGE_SEGMENTATION: a `SegmentationInput`; an `RawSegments`.
     - IMAGE_TEXT_TO_TEXT: no other argument; the text in the image.
     - TENSOR: not called; the outputs are returned unchanged.
 
@@ -163,7 +163,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     layout: str
     task_type: TaskType
-    outputs: Sequence[Output]
+    outputs: Sequence[GraphOutput]
     decode: Callable[..., Any] = attrgetter("outputs")
     keypoints: tuple[int, int] | None = None
     unbatched: bool = False
@@ -228,7 +228,7 @@ def takes_text_lines(inputs: ImageInputs) -> bool:
     return 0 < height <= _MAX_LINE_HEIGHT and (width == -1 or width >= 2 * height)
 
 
-def is_map_or_features(output: Output, inputs: ImageInputs) -> bool:
+def is_map_or_features(output: GraphOutput, inputs: ImageInputs) -> bool:
     """Return whether the name or the shape of an output is that of features or of a map [b, h, w] of the image."""
     name, (height, width) = output.name.lower(), inputs.sides
     if FEATURES.search(name) or _MAPS.search(name):
@@ -239,6 +239,6 @@ def is_map_or_features(output: Output, inputs: ImageInputs) -> bool:
     return rows == columns or (height > 0 and width > 0 and rows * width == columns * height)
 
 
-def format_outputs(outputs: Sequence[Output]) -> str:
+def format_outputs(outputs: Sequence[GraphOutput]) -> str:
     """Format outputs for errors and facts."""
     return " and ".join(f"{output.name} {list(output.shape)}" for output in outputs)

@@ -23,7 +23,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     GraphView,
     Layout,
     Match,
-    Outline,
+    RawSegments,
     best_indices,
     is_map_or_features,
     takes_text_lines,
@@ -253,7 +253,7 @@ def find_candidates(
     return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
 
 
-def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) -> RawSegments:
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
     candidates = find(answer, item.parameters)
     prototypes: NDArray[np.float32] = answer.outputs[1]
@@ -262,7 +262,7 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) 
     contours = [
         grid.prototype_contours(coefficients, box) for coefficients, box in zip(candidates.extras, boxes, strict=True)
     ]
-    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+    return RawSegments(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
 YOLO = Layout(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.labelled_scores import RECORDS, Objects, check_lengths, read_objects
+from app.core.runtimes.python.outputs.labelled_scores import RECORDS, LabelledObjects, check_lengths, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     array,
@@ -56,7 +56,7 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
     return Detections(labels=found.labels, scores=found.scores, boxes=boxes, keypoints=keypoints)
 
 
-def _keypoints(value: object, path: str, found: Objects, count: int) -> NDArray[np.float32] | None:
+def _keypoints(value: object, path: str, found: LabelledObjects, count: int) -> NDArray[np.float32] | None:
     """Return the (N, K, 2 or 3) keypoints of `count` objects; None without."""
     points, points_path = _optional(value, path, "keypoints")
     if found.form == RECORDS:

@@ -33,7 +33,7 @@ RECORDS = "records"
 """The form of objects besides parallel arrays."""
 
 
-class Objects(msgspec.Struct, frozen=True, eq=False):
+class LabelledObjects(msgspec.Struct, frozen=True, eq=False):
     """The labels and scores of N objects, and their geometry.
 
     Attributes:
@@ -106,7 +106,7 @@ def read_objects(
     geometries: Sequence[str],
     field_names: Sequence[str],
     label: str = "label",
-) -> Objects | None:
+) -> LabelledObjects | None:
     """Read labelled objects from parallel arrays or records; return None for other forms.
 
     The prediction types of `tasks`, torchvision's dicts and MAITE's targets are parallel arrays.
@@ -121,14 +121,14 @@ def read_objects(
     """
     for name in geometries:
         if (mapping := fields(value, path, (name, "scores", "labels"))) is not None:
-            return Objects(names(*mapping["labels"], labels), scores(*mapping["scores"]), name, *mapping[name])
+            return LabelledObjects(names(*mapping["labels"], labels), scores(*mapping["scores"]), name, *mapping[name])
     if not isinstance(value, (list, tuple)):
         return None
     class_names, values, by_field = _read_records(cast("Sequence[object]", value), path, labels, field_names, label)
     geometry: Any = by_field[field_names[0]]
     if len(field_names) > 1:
         geometry = np.stack([column(by_field[name], path, name) for name in field_names], axis=1)
-    return Objects(class_names, values, RECORDS, geometry, path)
+    return LabelledObjects(class_names, values, RECORDS, geometry, path)
 
 
 def _read_records(

@@ -16,7 +16,7 @@ from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.image_batch import fit
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
+from app.core.runtimes.onnxruntime.layouts.layout import GraphOutput, GraphView, Match
 from app.core.settings.model import ModelError, ModelSettings
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.inference.error import InferenceError
@@ -62,15 +62,15 @@ RANDOM_SHAPES: st.SearchStrategy[Shapes] = st.dictionaries(
 
 
 @st.composite
-def outputs(draw: st.DrawFn) -> list[Output]:
-    generated: list[Output] = []
+def outputs(draw: st.DrawFn) -> list[GraphOutput]:
+    generated: list[GraphOutput] = []
     shapes: Shapes = draw(st.one_of(st.sampled_from(KNOWN_SHAPES), RANDOM_SHAPES))
     for name, shape in shapes.items():
         numbers = draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=9))
         values: NDArray[Any] = np.resize(np.array(numbers), (1, *shape))
         kind = draw(st.sampled_from(("f4", "f4", "f4", "u1", "i8")))
         blank = values.astype(kind) if kind == "f4" else np.nan_to_num(values, posinf=0).clip(0, 200).astype(kind)
-        generated.append(Output(name=name, blank=blank))
+        generated.append(GraphOutput(name=name, blank=blank))
     return generated
 
 
@@ -82,7 +82,11 @@ def outputs(draw: st.DrawFn) -> list[Output]:
     model_type=st.sampled_from(("", "detr", "rt_detr", "unknown")),
 )
 def test_any_outputs_are_read_or_rejected(
-    graph_outputs: list[Output], task_type: TaskType | None, declared: str | None, classes: int | None, model_type: str
+    graph_outputs: list[GraphOutput],
+    task_type: TaskType | None,
+    declared: str | None,
+    classes: int | None,
+    model_type: str,
 ) -> None:
     labels = None if classes is None else tuple(f"class {number}" for number in range(classes))
     evidence = ModelFiles(

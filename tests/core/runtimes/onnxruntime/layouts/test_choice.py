@@ -12,7 +12,7 @@ from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.graph import ImageInputs
 from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
+from app.core.runtimes.onnxruntime.layouts.layout import GraphOutput, GraphView, Match
 from app.core.settings.model import ModelError, ModelSettings
 from app.plugins.transformers.hugging_face.beside_graph import describe
 from app.plugins.transformers.hugging_face.files import Config
@@ -52,7 +52,7 @@ def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: 
     return GraphView(
         inputs=inputs or ImageInputs(image=IMAGE),
         outputs=[
-            Output(name=name.removesuffix("_ids"), blank=np.zeros(shape, "i8" if name.endswith("_ids") else "f4"))
+            GraphOutput(name=name.removesuffix("_ids"), blank=np.zeros(shape, "i8" if name.endswith("_ids") else "f4"))
             for name, shape in named.items()
         ],
         model_files=known,

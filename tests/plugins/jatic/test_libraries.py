@@ -10,7 +10,7 @@ import pytest
 
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.task_adapters import TASK_ADAPTERS
-from app.plugins.jatic.supervision import to_arrays
+from app.plugins.jatic.libraries import to_arrays
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 from tasks.vision.filtering import SelectionParameters

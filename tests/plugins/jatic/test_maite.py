@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError
-from app.plugins.jatic.maite.models import MaiteClassifier, MaiteDetector, as_maite
-from app.plugins.jatic.maite.python_models import own_scores
+from app.plugins.jatic.libraries import own_scores
+from app.plugins.jatic.maite import MaiteClassifier, MaiteDetector, as_maite
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 from tests.support.data.images import rectangle

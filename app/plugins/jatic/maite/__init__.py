@@ -1,1 +1,0 @@
-"""Classifiers and detectors as models of MAITE, and its models as Python classes."""
