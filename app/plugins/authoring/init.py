@@ -104,7 +104,8 @@ def _task_files(task: str) -> dict[str, str | Path]:
     """Return the template of a task: content, or a file to copy, by name."""
     known = [task_type for task_type in TaskType if (_TEMPLATES / task_type.lower()).is_dir()]
     if task not in known:
-        raise ModelError(f"--task: Expected one of {', '.join(known)}, got {task!r}")
+        expected = f"one of {', '.join(known)}, or a class of your own (docs/python_models.md)"
+        raise ModelError(f"--task: Expected {expected}, got {task!r}")
     template = _TEMPLATES / task.lower()
     return {file.name: file for file in sorted(template.iterdir()) if file.is_file()}
 

@@ -56,7 +56,7 @@ def test_check_runs_every_generated_model(folder: Path) -> None:
     output = output_of("check", folder, "--allow-code", "--image", PHOTO)
     assert output.count("Tried on one image") == len(IMAGE_TASKS)
     assert output.count("Not tried") == 1
-    for word in (*TASKS, "model:Model", "predict(image, prompt), streamed", "x FP32 [-1, -1]"):
+    for word in (*TASKS, "model:Model", "x FP32 [-1, -1]"):
         assert word in output
 
 
@@ -77,9 +77,6 @@ def test_generated_models_are_served(folder: Path) -> None:
         body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 3]}]}
         answer = httpx.post(f"{server.address}/v2/models/tensor/infer", json=body, timeout=60)
         assert answer.json()["outputs"][0]["data"] == [-1, 1]
-        url = f"{server.address}/grps/v1/infer/predict?model=image_text_to_text&streaming=true"
-        answer = httpx.post(url, json={"gmap": {"s_b": {"photo": photo}}}, timeout=60)
-        assert answer.text.count('"photo"') >= 2, answer.text
         assert server.stop() == 0
 
 
@@ -182,7 +179,7 @@ def test_recipe_and_its_test_are_of_the_task(
     assert f"task type {task.upper()}" in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("task", ["OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"])
+@pytest.mark.parametrize("task", ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"])
 def test_starter_answers_a_noisy_photograph(task: str) -> None:
     """Comparing all pixels with each of its 60,000 bright regions would take minutes."""
     noise = np.where(np.random.default_rng(0).random((1000, 1000, 1)) < 0.1, 200, 0).astype(np.uint8).repeat(3, axis=2)

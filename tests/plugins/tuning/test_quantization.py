@@ -115,24 +115,6 @@ def write_graph(folder: Path, features: str, opset: int, sides: str = "32, 32", 
     return source
 
 
-@pytest.mark.parametrize("opset", [9, 12, 13])
-def test_graph_of_an_older_opset_is_quantised_and_served(images: Sequence[Path], tmp_path: Path, opset: int) -> None:
-    random = np.random.default_rng(0)
-    filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
-    convolution = "features = Conv<strides = [2, 2]>(image, filters)"
-    source = write_graph(tmp_path / "old", convolution, opset, filters=filters, classes=classes)
-    exact = InProcessModel(source.folder)
-    provenance = quantize(source, images, next_version(source), max_changed=1)
-    quantised = InProcessModel(source.folder)
-    assert quantised.source.version == "2"
-    assert provenance.difference is not None
-    assert 0 < provenance.difference < 0.1
-    for file in images[:8]:
-        image = np.asarray(Image.open(file))
-        found, expected = (msgspec.to_builtins(model.ask(image))[0] for model in (quantised, exact))
-        assert found == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=0.05)}
-
-
 def test_graph_with_weights_in_another_file_is_quantised(images: Sequence[Path], tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
@@ -165,13 +147,10 @@ def test_graph_without_operators_for_int8_is_rejected(images: Sequence[Path], tm
         quantize(source, images, next_version(source))
 
 
-def test_graph_that_changes_with_its_opset_is_rejected(images: Sequence[Path], tmp_path: Path) -> None:
-    # ONNX converts Resize of opset 10 to another rule for coordinates.
-    features = 'larger = Resize<mode = "linear">(image, scales) features = Conv<strides = [3, 3]>(larger, filters)'
-    filters = np.random.default_rng(0).normal(size=(8, 3, 3, 3))
-    weights: dict[str, Any] = {"scales": np.array([1.0, 1, 2, 2]), "filters": filters, "classes": np.eye(8, 4)}
-    source = write_graph(tmp_path / "old", features, 10, **weights)
-    with pytest.raises(ModelError, match=r"opset is below 13 .* its outputs change. Export it with opset 13 or later"):
+def test_graph_of_an_older_opset_is_rejected(images: Sequence[Path], tmp_path: Path) -> None:
+    filters, classes = np.ones((8, 3, 3, 3)), np.eye(8, 4)
+    source = write_graph(tmp_path / "old", "features = Conv(image, filters)", 12, filters=filters, classes=classes)
+    with pytest.raises(ModelError, match=r"its opset is below 13: export it with opset 13 or later"):
         quantize(source, images, next_version(source))
     assert not next_version(source).exists()
 
