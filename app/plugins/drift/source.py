@@ -1,7 +1,5 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
-import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
@@ -11,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.core.cli.inputs import list_images, predict_records
+from app.core.cli.inputs import predict_records
 from app.core.cli.terminal import Bar, counted, progress
 from app.core.settings.model import ModelSource
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, NO_TRIAL, InferenceQuery
-from app.plugins.recording.sources import open_images
+from app.plugins.recording.sources import Source, SourceImage, open_images
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.header import image_size
@@ -62,13 +60,6 @@ def measure_source(
             raise DriftError("; ".join([str(error), *reasons])) from None
 
 
-class _File(msgspec.Struct, frozen=True):
-    name: str
-    digest: str
-    read: Callable[[], bytes]
-    metadata: Mapping[str, str]
-
-
 def has_images(source: str) -> bool:
     """Return whether a source has images, and no recordings."""
     from app.plugins.recording.query.reader import is_folder_of_parts
@@ -76,30 +67,17 @@ def has_images(source: str) -> bool:
     return (Path(source).is_dir() and not is_folder_of_parts(source)) or open_images(source) is not None
 
 
-def _files(source: str) -> Iterator[_File]:
-    if (images := open_images(source)) is not None:
-        for image in images:
-            yield _File(image.name, image.digest, image.read, metadata_texts(image.metadata))
-        return
-    for path in list_images(Path(source)):
-        name = os.fsencode(path.relative_to(source))
-        # Reports are in UTF-8, which names of files need not be.
-        text = name.decode(errors="backslashreplace")
-        folder = text.rpartition("/")[0]
-        yield _File(text, hashlib.blake2b(name).hexdigest(), path.read_bytes, {"folder": folder} if folder else {})
-
-
-def _choose_files(source: str, max_images: int, skipped: Counter[str]) -> Sequence[_File]:
+def _choose_images(source: str, max_images: int, skipped: Counter[str]) -> Sequence[SourceImage]:
     """Return the images of a source, or a random choice of them that is the same in every run."""
     total = 0
 
-    def files() -> Iterator[_File]:
+    def images() -> Iterator[SourceImage]:
         nonlocal total
-        for total, file in enumerate(_files(source), 1):  # noqa: B007
-            yield file
+        for total, image in enumerate(open_images(source) or Source(source), 1):  # noqa: B007
+            yield image
 
     # Digests are in random order.
-    chosen = nsmallest(max_images, files(), key=lambda file: file.digest)
+    chosen = nsmallest(max_images, images(), key=lambda image: image.digest)
     if not chosen:
         raise DriftError(f"There are no images in {source}")
     if total > len(chosen):
@@ -115,10 +93,10 @@ def _measure_files(
     bar: Bar,
     skipped: Counter[str],
 ) -> MeasuredImages:
-    """Measure image files; their metadata is the path of their folder, or what the source says about them."""
+    """Measure image files; their metadata is what the source says about them, or else the path of their folder."""
     from app.core.assembly.models import load
 
-    files = _choose_files(source, max_images, skipped)
+    files = _choose_images(source, max_images, skipped)
     servable = load(model) if model else None
 
     def samples() -> Iterator[DriftInput]:
@@ -135,16 +113,17 @@ def _measure_files(
                 except InferenceError as error:
                     skipped[f"without an answer of the model: {error}"] += 1
                     continue
-                yield DriftInput(id=file.name, image=image, records=records, metadata=file.metadata)
+                folder = file.name.rpartition("/")[0]
+                metadata = metadata_texts(file.metadata) or ({"folder": folder} if folder else {})
+                yield DriftInput(id=file.name, image=image, records=records, metadata=metadata)
 
     by_name = {file.name: file for file in files}
-
     task_type = str(servable.description.task_type) if servable else ""
     sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
     return MeasuredImages(sample, lambda name: _read(by_name[name]), skipped)
 
 
-def _read(file: _File) -> bytes | None:
+def _read(file: SourceImage) -> bytes | None:
     try:
         return file.read()
     except OSError:
