@@ -51,7 +51,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table; the first cell of a row names its subject. `printed` says whether text shows it, too.
 
-    In a `matrix` the numbers are coloured by their share of the row; those of a column other than the row's are wrong.
+    In a `matrix`, numbers are coloured by their share of the row. In columns other than the row's they are wrong.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     matrix: bool = False
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a chart; `filled` down to the axis."""
 
     name: str
@@ -77,7 +77,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     x: str
     y: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     note: str = ""
     x_range: tuple[float, float] = (0.0, 1.0)
 

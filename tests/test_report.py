@@ -8,8 +8,8 @@ from rich.console import Console
 from app.report import (
     AnnotatedImage,
     Chart,
+    ChartLine,
     Figure,
-    Line,
     Mark,
     Outline,
     Report,
@@ -34,7 +34,7 @@ REPORT = Report(
             title="Sizes",
             x="pixels",
             y="share",
-            lines=(Line(name="now", xs=(100.0, 200.0), ys=(0.0, 1.0), filled=True),),
+            lines=(ChartLine(name="now", xs=(100.0, 200.0), ys=(0.0, 1.0), filled=True),),
             note="mean 150",
             x_range=(100.0, 200.0),
         ),

@@ -1,7 +1,7 @@
 """Chariot's protocol chariot-v2-kserve."""
 
 from app.clients.kserve_v2 import image_request, records_of
-from app.clients.protocol import HttpProtocol
+from app.clients.protocol import HttpClientProtocol
 
 
 def infer_path(model: str) -> str:
@@ -9,6 +9,6 @@ def infer_path(model: str) -> str:
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
 
 
-PROTOCOL = HttpProtocol(
+PROTOCOL = HttpClientProtocol(
     name="chariot-v2-kserve", path=infer_path, request=image_request, records=records_of, needs_model=False
 )

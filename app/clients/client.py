@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 from app.clients import chariot_v2, chariot_v2_kserve, kserve_v1, kserve_v2
 from app.clients.credentials import TlsOptions
-from app.clients.protocol import Client, GrpcProtocol, HttpProtocol
+from app.clients.protocol import Client, GrpcClientProtocol, HttpClientProtocol
 from app.clients.retries import Retries
 
-PROTOCOLS: Mapping[str, HttpProtocol | GrpcProtocol] = {
+PROTOCOLS: Mapping[str, HttpClientProtocol | GrpcClientProtocol] = {
     protocol.name: protocol
     for protocol in (
         chariot_v2_kserve.PROTOCOL,
@@ -24,7 +24,7 @@ PROTOCOLS: Mapping[str, HttpProtocol | GrpcProtocol] = {
 @contextmanager
 def open_client(
     url: str,
-    protocol: HttpProtocol | GrpcProtocol,
+    protocol: HttpClientProtocol | GrpcClientProtocol,
     model: str,
     *,
     headers: Mapping[str, str],
@@ -36,7 +36,7 @@ def open_client(
 
     Raise CredentialsError if a header or a TLS file cannot be used.
     """
-    if isinstance(protocol, HttpProtocol):
+    if isinstance(protocol, HttpClientProtocol):
         from app.clients.http_client import http_client, open_http
 
         with open_http(headers, timeout, tls) as http:

@@ -27,7 +27,7 @@ class CredentialsError(Exception):
 def read_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, str]:
     """Return header values by lower-case name, from "Name: value" lines.
 
-    Those of a file, where secrets do not show in the process list, override those of options. Raise CredentialsError if
+    A file, where secrets do not show in the process list, overrides options. Raise CredentialsError if
     a line is not a valid header, or the file cannot be read.
     """
     headers = _parse_headers(lines, "--header")

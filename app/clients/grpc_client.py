@@ -11,7 +11,14 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from app.clients.credentials import CredentialsError, TlsOptions
-from app.clients.protocol import Client, GrpcProtocol, InferenceClientError, Parameters, Records, ServerUnavailableError
+from app.clients.protocol import (
+    Client,
+    GrpcClientProtocol,
+    InferenceClientError,
+    Parameters,
+    Records,
+    ServerUnavailableError,
+)
 from app.clients.retries import Retries
 
 _BUSY, _DOWN = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
@@ -50,7 +57,7 @@ def metadata_from(headers: Mapping[str, str]) -> Sequence[tuple[str, str]]:
 def grpc_client(
     channel: Any,
     url: str,
-    protocol: GrpcProtocol,
+    protocol: GrpcClientProtocol,
     model: str,
     headers: Mapping[str, str],
     timeout: float,

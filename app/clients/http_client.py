@@ -9,7 +9,14 @@ import httpx
 import msgspec
 
 from app.clients.credentials import TlsOptions
-from app.clients.protocol import Client, HttpProtocol, InferenceClientError, Parameters, Records, ServerUnavailableError
+from app.clients.protocol import (
+    Client,
+    HttpClientProtocol,
+    InferenceClientError,
+    Parameters,
+    Records,
+    ServerUnavailableError,
+)
 from app.clients.retries import Retries
 
 _BUSY = frozenset({429, 503})
@@ -27,7 +34,7 @@ def open_http(headers: Mapping[str, str], timeout: float, tls: TlsOptions) -> ht
     return httpx.Client(timeout=timeout, headers=headers, trust_env=False, verify=tls.context())
 
 
-def http_client(http: httpx.Client, url: str, protocol: HttpProtocol, model: str, retries: Retries) -> Client:
+def http_client(http: httpx.Client, url: str, protocol: HttpClientProtocol, model: str, retries: Retries) -> Client:
     """Return a client that sends images to `url`, which has no path of the protocol."""
     url = url.rstrip("/") + protocol.path(quote(model, safe=""))
 

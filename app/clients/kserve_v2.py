@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from app.clients.protocol import GrpcProtocol, HttpProtocol, Parameters, encode_base64, read_elements
+from app.clients.protocol import GrpcClientProtocol, HttpClientProtocol, Parameters, encode_base64, read_elements
 from app.core.proto import message_class
 
 _LENGTH_BYTES = 4
@@ -55,10 +55,10 @@ def _records_of_message(answer: Any) -> Any:
     return read_elements([*answer.outputs[0].contents.bytes_contents])
 
 
-PROTOCOL = HttpProtocol(
+PROTOCOL = HttpClientProtocol(
     name="v2", path=lambda model: f"{model_path(model)}/infer", request=image_request, records=records_of
 )
-GRPC_PROTOCOL = GrpcProtocol(
+GRPC_PROTOCOL = GrpcClientProtocol(
     name="v2-grpc",
     path="/inference.GRPCInferenceService/ModelInfer",
     request=_message,

@@ -13,7 +13,7 @@ Client = Callable[[bytes, Parameters], Records]
 """Returns the records for an image and parameters, or raises InferenceClientError. Several threads call it."""
 
 
-class HttpProtocol(msgspec.Struct, frozen=True, kw_only=True):
+class HttpClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     """A protocol over HTTP.
 
     Attributes:
@@ -31,7 +31,7 @@ class HttpProtocol(msgspec.Struct, frozen=True, kw_only=True):
     needs_model: bool = True
 
 
-class GrpcProtocol(msgspec.Struct, frozen=True, kw_only=True):
+class GrpcClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     """A protocol over gRPC.
 
     Attributes:

@@ -70,7 +70,7 @@ def run(
         sample: Only this fraction of the images, a random choice that is the same in every run.
         part_size: Maximum number of images in one file of the results.
         fresh: Discard earlier results in --to.
-        ray: Run on this Ray cluster: its address, auto for that of this machine, or local to start one.
+        ray: Run on this Ray cluster: its address, auto for the one on this machine, or local to start one.
         num_gpus: GPUs of each worker of --ray; none by default.
         options: Which models. --score-threshold is the score threshold of requests.
         image_settings: Limits on the images of a local model.

@@ -23,7 +23,7 @@ Answer = Callable[[Iterable[SourceImage]], Iterator[Any]]
 """Returns the rows of images as record batches of the recording's schema."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class RunJob(msgspec.Struct, frozen=True, kw_only=True):
     """How images are answered: `identity` is all that an answer depends on, `open` loads or connects to the model."""
 
     identity: Mapping[str, object]
@@ -37,7 +37,7 @@ def local_job(
     limits: Limits,
     threads: int | None,
     batch: int,
-) -> Job:
+) -> RunJob:
     """Return a job for a model in this process. Raise `ModelError` if there is none."""
     source = choose_model(options, name)
 
@@ -47,7 +47,7 @@ def local_job(
         count = threads or OperationSettings().worker_count
         yield lambda images: to_batches(predict_all(images, predict, count, batch))
 
-    return Job(identity=local_identity(options, name, parameters), open=opened)
+    return RunJob(identity=local_identity(options, name, parameters), open=opened)
 
 
 def local_identity(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Mapping[str, object]:
@@ -70,7 +70,9 @@ def local_identity(options: ModelOptions, name: str | None, parameters: Mapping[
     return {**identity, "score threshold": options.score_threshold}
 
 
-def served_job(model: EvaluatedModel, protocol: str, name: str, parameters: Mapping[str, object], requests: int) -> Job:
+def served_job(
+    model: EvaluatedModel, protocol: str, name: str, parameters: Mapping[str, object], requests: int
+) -> RunJob:
     """Return a job for a model on a server, with at most this number of requests in flight."""
 
     @contextmanager
@@ -79,7 +81,7 @@ def served_job(model: EvaluatedModel, protocol: str, name: str, parameters: Mapp
             predict = ServedPredictor(client, protocol, name, parameters)
             yield lambda images: to_batches(predict_all(images, predict, requests, 1))
 
-    return Job(identity=model.identity, open=opened)
+    return RunJob(identity=model.identity, open=opened)
 
 
 def predict_all(images: Iterable[SourceImage], predict: Predictor, threads: int, batch: int) -> Iterator[_Rows]:

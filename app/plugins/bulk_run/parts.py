@@ -33,7 +33,7 @@ _MAX_SECONDS = 60.0
 """A part ends at one of these limits at the latest: they bound its memory, and the work that a killed run repeats."""
 
 
-class Parts:
+class ResultParts:
     """The parts of a run; `open_parts` returns them. They have `count` images, and `errors` of these have no answer."""
 
     def __init__(self, folder: Path, file: Path | None, max_rows: int) -> None:
@@ -101,7 +101,7 @@ class Parts:
 
 
 @contextmanager
-def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: bool) -> Generator[Parts]:
+def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: bool) -> Generator[ResultParts]:
     """Open the parts of an earlier run, or create their folder. No other run can open them meanwhile.
 
     `to` is a folder, or a file that ends in ``.parquet``, whose parts lie beside it until the end of the run. `header`
@@ -113,7 +113,7 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
     if file and file.exists() and not fresh:
         raise SettingsError(f"--to: {to} is complete; --fresh replaces it")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / _HEADER).is_file()):
-        raise SettingsError(f"--to: Expected a new folder, or that of an earlier run, got {folder}")
+        raise SettingsError(f"--to: Expected a new folder, or the results of an earlier run, got {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _HEADER).open("a+b") as locked:
         try:
@@ -124,7 +124,7 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
             for earlier in filter(None, (*folder.glob("part-*.parquet"), file)):
                 earlier.unlink(missing_ok=True)
         locked.seek(0)
-        parts, encoded = Parts(folder, file, max_rows), msgspec.json.encode(header)
+        parts, encoded = ResultParts(folder, file, max_rows), msgspec.json.encode(header)
         if not parts.count:
             # A run that ended without a part, such as by a wrong parameter, does not bind the next one.
             locked.truncate()

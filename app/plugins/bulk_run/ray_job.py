@@ -9,7 +9,7 @@ from typing import Any
 
 from app.core.settings.images import ImageSettings
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.bulk_run.job import Answer, Job, batched, local_identity
+from app.plugins.bulk_run.job import Answer, RunJob, batched, local_identity
 from app.plugins.bulk_run.ray_map import worker_class
 from app.plugins.bulk_run.ray_worker import SOURCE_IMAGE, encode_image
 from app.plugins.recording.sources import SourceImage
@@ -32,7 +32,7 @@ def ray_job(
     address: str,
     workers: int,
     num_gpus: float | None,
-) -> Job:
+) -> RunJob:
     """Return a job for workers on a Ray cluster, each with the model, which all machines have at the same path."""
     arguments = {"options": _set(options), "name": name, "parameters": parameters, "images": _set(images)}
     arguments |= {"batch": batch, "threads": 2 if num_gpus else 1}
@@ -67,7 +67,7 @@ def ray_job(
         except (ConnectionError, _ray.exceptions.RayError) as error:
             raise SettingsError(f"--ray {address}: {error}") from None
 
-    return Job(identity=local_identity(options, name, parameters), open=opened)
+    return RunJob(identity=local_identity(options, name, parameters), open=opened)
 
 
 def _set(options: Any) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ STORED, EVALUATED, PARSED = (Need.STORAGE,), (Need.EVALUATION,), (Need.STORAGE, 
 EVERYTHING = tuple(Need)
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """The result of a check."""
 
     PASSED = "passed"
@@ -112,6 +112,6 @@ class Finding:
     """The result of one check, with the exchanges that prove it, the deciding one last."""
 
     check: Check
-    verdict: Verdict
+    verdict: CheckVerdict
     reason: str
     exchanges: Sequence[Exchange] = ()

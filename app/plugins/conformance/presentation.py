@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app import __version__
-from app.plugins.conformance.check import Finding, Level, Need, Protocol, Verdict
+from app.plugins.conformance.check import CheckVerdict, Finding, Level, Need, Protocol
 from app.plugins.conformance.exchange import Exchange
 from app.plugins.conformance.runner import ConformanceReport
 from app.report import Mark, Report, Table
@@ -13,14 +13,14 @@ from app.report import Mark, Report, Table
 SCHEMA = "charioteer.conformance/2"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
-_ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
+_ORDER = (CheckVerdict.FAILED, CheckVerdict.NOT_TESTED, CheckVerdict.PASSED, CheckVerdict.NOT_APPLICABLE)
 _MAX_BODY_BYTES = 2000
 _MAX_IDS = 5
 _MARKS = {
-    Verdict.FAILED: Mark(Verdict.FAILED, "bad"),
-    Verdict.NOT_TESTED: Mark(Verdict.NOT_TESTED, "warning"),
-    Verdict.PASSED: Mark(Verdict.PASSED, "good"),
-    Verdict.NOT_APPLICABLE: Mark(Verdict.NOT_APPLICABLE, "dim"),
+    CheckVerdict.FAILED: Mark(CheckVerdict.FAILED, "bad"),
+    CheckVerdict.NOT_TESTED: Mark(CheckVerdict.NOT_TESTED, "warning"),
+    CheckVerdict.PASSED: Mark(CheckVerdict.PASSED, "good"),
+    CheckVerdict.NOT_APPLICABLE: Mark(CheckVerdict.NOT_APPLICABLE, "dim"),
 }
 
 
@@ -38,11 +38,12 @@ def present(report: ConformanceReport, *, everything: bool = False) -> Report:
     for group in _grouped(report.findings):
         if len(group) > 1 and not everything:
             rows.append(_folded(group))
-        elif everything or group[0].verdict in (Verdict.FAILED, Verdict.NOT_TESTED):
+        elif everything or group[0].verdict in (CheckVerdict.FAILED, CheckVerdict.NOT_TESTED):
             rows += map(_row, group)
     columns = ("check", "", "verdict", "requirement, and result", "needed for")
     counts = [
-        f"{level}: {', '.join(f'{report.count(verdict, level)} {verdict}' for verdict in Verdict)}" for level in Level
+        f"{level}: {', '.join(f'{report.count(verdict, level)} {verdict}' for verdict in CheckVerdict)}"
+        for level in Level
     ]
     return Report(
         title=title,
@@ -73,7 +74,7 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
         "conforms": report.conforms,
         "inapplicable": report.inapplicable_reason,
         "requests": report.requests,
-        "counts": {level: {verdict: report.count(verdict, level) for verdict in Verdict} for level in Level},
+        "counts": {level: {verdict: report.count(verdict, level) for verdict in CheckVerdict} for level in Level},
         "features": {need: _feature(report, need) for need in report.protocol.needs},
         "findings": list(map(_finding, report.findings)),
     }
@@ -81,8 +82,8 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
 
 def _feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
     """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
-    failed = report.musts(Verdict.FAILED, need)
-    return {"works": not failed, "failed": failed, "not_tested": report.musts(Verdict.NOT_TESTED, need)}
+    failed = report.musts(CheckVerdict.FAILED, need)
+    return {"works": not failed, "failed": failed, "not_tested": report.musts(CheckVerdict.NOT_TESTED, need)}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _grouped(findings: Sequence[Finding]) -> Sequence[Sequence[Finding]]:
     """Return the findings in groups, failures first: untested checks with the same reason together, others alone."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: _ORDER.index(finding.verdict)):
-        key = finding.reason if finding.verdict is Verdict.NOT_TESTED else finding.check.id
+        key = finding.reason if finding.verdict is CheckVerdict.NOT_TESTED else finding.check.id
         groups.setdefault((finding.verdict, key), []).append(finding)
     return list(groups.values())
 
@@ -130,7 +131,7 @@ def _folded(findings: Sequence[Finding]) -> tuple[str | Mark, ...]:
     levels = Counter(finding.check.level for finding in findings)
     ids = ", ".join(finding.check.id for finding in findings)
     level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
-    return f"{len(findings)} checks", level, _MARKS[Verdict.NOT_TESTED], f"{findings[0].reason}\n{ids}", ""
+    return f"{len(findings)} checks", level, _MARKS[CheckVerdict.NOT_TESTED], f"{findings[0].reason}\n{ids}", ""
 
 
 def _verdict(report: ConformanceReport) -> Mark:
@@ -139,7 +140,7 @@ def _verdict(report: ConformanceReport) -> Mark:
         return Mark(f"The engine is not checked with this model ({report.inapplicable_reason}), {requests}", "dim")
     if not report.conforms:
         return Mark(f"The engine does not conform, {requests}", "bad")
-    if untested := report.count(Verdict.NOT_TESTED, Level.MUST):
+    if untested := report.count(CheckVerdict.NOT_TESTED, Level.MUST):
         return Mark(f"The engine conforms but for {untested} MUST not tested, {requests}", "warning")
     return Mark(f"The engine conforms, {requests}", "good")
 
@@ -147,7 +148,7 @@ def _verdict(report: ConformanceReport) -> Mark:
 def _in_words(report: ConformanceReport, need: Need) -> Mark:
     result = _feature(report, need)
     if report.inapplicable_reason:
-        return Mark(f"{need}: {Verdict.NOT_APPLICABLE}", "dim")
+        return Mark(f"{need}: {CheckVerdict.NOT_APPLICABLE}", "dim")
     if result["failed"]:
         return Mark(f"{need}: would not work: {_shortened(result['failed'])} failed", "bad")
     if result["not_tested"]:

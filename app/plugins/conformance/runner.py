@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import httpx
 
 from app.plugins.conformance.chariot.image_probe import task_type_of
-from app.plugins.conformance.check import Check, Finding, Level, Need, NotApplicableError, Protocol, Verdict
+from app.plugins.conformance.check import Check, CheckVerdict, Finding, Level, Need, NotApplicableError, Protocol
 from app.plugins.conformance.exchange import InconclusiveError, ViolationError
 from app.plugins.conformance.probe import Probe, RequestLimitError, Target
 
@@ -32,19 +32,19 @@ class ConformanceReport:
     findings: Sequence[Finding]
     requests: int
 
-    def count(self, verdict: Verdict, level: Level | None = None) -> int:
+    def count(self, verdict: CheckVerdict, level: Level | None = None) -> int:
         """Count the findings with a verdict, of one level or of both."""
         return sum(finding.verdict is verdict and level in (None, finding.check.level) for finding in self.findings)
 
     @property
     def conforms(self) -> bool:
         """Return whether no MUST failed."""
-        return not self.count(Verdict.FAILED, Level.MUST)
+        return not self.count(CheckVerdict.FAILED, Level.MUST)
 
     @property
     def inapplicable_reason(self) -> str:
         """Return why no check is for the model; empty if one is."""
-        is_applicable = any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in self.findings)
+        is_applicable = any(finding.verdict is not CheckVerdict.NOT_APPLICABLE for finding in self.findings)
         return "" if is_applicable else self.findings[0].reason
 
     @property
@@ -53,11 +53,11 @@ class ConformanceReport:
         return [
             finding.check.id
             for finding in self.findings
-            if finding.verdict is Verdict.NOT_TESTED and finding.check.level is Level.MUST
+            if finding.verdict is CheckVerdict.NOT_TESTED and finding.check.level is Level.MUST
             if finding.exchanges and finding.exchanges[-1].unauthorized
         ]
 
-    def musts(self, verdict: Verdict, need: Need) -> Sequence[str]:
+    def musts(self, verdict: CheckVerdict, need: Need) -> Sequence[str]:
         """Return the ids of the MUST checks with a verdict that `need` depends on."""
         checks = [finding.check for finding in self.findings if finding.verdict is verdict]
         return [check.id for check in checks if check.level is Level.MUST and need in check.needed_for]
@@ -97,12 +97,12 @@ class CheckRunner:
             on_check(check)
             root = next((roots[required] for required in check.requires if required in roots), None)
             if inapplicable_reason:
-                finding = Finding(check, Verdict.NOT_APPLICABLE, inapplicable_reason)
+                finding = Finding(check, CheckVerdict.NOT_APPLICABLE, inapplicable_reason)
             elif root:
-                finding = Finding(check, Verdict.NOT_TESTED, f"{root} failed")
+                finding = Finding(check, CheckVerdict.NOT_TESTED, f"{root} failed")
             else:
                 finding = _run(check, self.probe)
-            if root or finding.verdict is Verdict.FAILED:
+            if root or finding.verdict is CheckVerdict.FAILED:
                 roots[check.id] = root or check.id
             findings.append(finding)
         if self.probe.unauthorized:
@@ -132,23 +132,23 @@ class CheckRunner:
 
 def _run(check: Check, probe: Probe) -> Finding:
     probe.exchanges.clear()
-    verdict, reason = Verdict.PASSED, ""
+    verdict, reason = CheckVerdict.PASSED, ""
     try:
         check.run(probe)
     except (InconclusiveError, RequestLimitError) as error:
-        verdict, reason = Verdict.NOT_TESTED, str(error)
+        verdict, reason = CheckVerdict.NOT_TESTED, str(error)
     except NotApplicableError as error:
-        verdict, reason = Verdict.NOT_APPLICABLE, str(error)
+        verdict, reason = CheckVerdict.NOT_APPLICABLE, str(error)
     except ViolationError as error:
-        verdict, reason = Verdict.FAILED, str(error)
+        verdict, reason = CheckVerdict.FAILED, str(error)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # A path can have a version that the engine names.
-        verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
+        verdict, reason = CheckVerdict.FAILED, f"No answer: {error or type(error).__name__}"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # An unforeseen response must not stop the other checks.
-        verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
-    if verdict is not Verdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].unauthorized:
+        verdict, reason = CheckVerdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
+    if verdict is not CheckVerdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].unauthorized:
         # A failure stays one, so that an expired key cannot pass.
-        reason = f"{reason}. {_UNAUTHORIZED}" if verdict is Verdict.FAILED else _UNAUTHORIZED
-        verdict = verdict if verdict is Verdict.FAILED else Verdict.NOT_TESTED
+        reason = f"{reason}. {_UNAUTHORIZED}" if verdict is CheckVerdict.FAILED else _UNAUTHORIZED
+        verdict = verdict if verdict is CheckVerdict.FAILED else CheckVerdict.NOT_TESTED
     return Finding(check, verdict, reason, tuple(probe.exchanges[-_MAX_EXCHANGES:]))

@@ -64,7 +64,7 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
 class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a comparison of `baseline` images with `production` images.
 
-    The verdict is that of any test; at the level `alpha`, the probability of a false verdict of drift. The similarities
+    Any test decides the verdict, at the level `alpha`, the probability of a false verdict of drift. The similarities
     are means of the baseline's images to one another, and of production's to the baseline. `outliers` are the images of
     production least similar to it, `notes` sentences about data that was not compared.
     """
@@ -89,7 +89,7 @@ def compare(
     """Compare production with a baseline; a test of several numbers is corrected for their count.
 
     Holm's correction over the tests keeps the probability of a false alarm at `alpha`, if images are independent.
-    `neighbourhood` is that of the baseline's shared columns, if it is known. Without these, `DriftError` is raised.
+    `neighbourhood` has the baseline's shared columns, if it is known. Raise DriftError without shared columns.
     """
     notes: list[str] = []
     baseline, production = _common_columns(baseline, production, notes)

@@ -81,10 +81,10 @@ class Neighbourhood:
 def comparable_distances(
     baseline: NDArray[np.float32], production: NDArray[np.float32], rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distances of both samples to the baseline, which have one distribution without drift.
+    """Return the distances of both samples to the baseline. Without drift, both have the same distribution.
 
     The (n, d) and (m, d) rows are of a space fitted to both: one fitted to the baseline alone is biased for its images.
-    Each image of production skips one random image of the baseline, as those of the baseline skip themselves.
+    Each image of production skips one random image of the baseline, as images of the baseline skip themselves.
     """
     baseline = subsample(baseline, rng, _MAX_ROWS)
     squared = squared_distances(baseline, baseline)
@@ -95,7 +95,7 @@ def comparable_distances(
 
 
 def cluster_images(rows: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the (n,) cluster of each image, such as those of one camera, by k-means of (n, components) rows.
+    """Return the (n,) cluster of each image, such as one for each camera, by k-means of (n, components) rows.
 
     Cluster both samples together, so that tests within clusters stay valid. Few images are one cluster.
     """

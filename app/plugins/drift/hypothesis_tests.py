@@ -169,7 +169,7 @@ def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) ->
 
 
 def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, permutations: int) -> float:
-    """Return the share of permutations whose statistic reaches that of the samples."""
+    """Return the share of permutations whose statistic reaches the statistic of the samples."""
     return float(_permute(statistic, n, m, rng, permutations).pvalue)
 
 

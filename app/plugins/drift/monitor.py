@@ -35,10 +35,10 @@ class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
     tests: Sequence[DriftTestResult]
 
 
-class Monitor:
+class ModelMonitor:
     """Measure the images of one model in the same way as its baseline, and evaluate each complete window of them.
 
-    Only one thread may call `add`. `sample` is that of the baseline, and `drifted` the last verdict, at first no drift.
+    Only one thread may call `add`. `sample` is the baseline, and `drifted` the last verdict, at first no drift.
     `embedder` made the baseline, unless it has no embeddings. A window has `size` images, or lasts `seconds` if it has
     enough of them. `clock` returns seconds since 1970.
     """

@@ -1,4 +1,4 @@
-"""Monitor the images of requests for drift, in a thread with a lower priority than requests."""
+"""ModelMonitor the images of requests for drift, in a thread with a lower priority than requests."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.background import Background
 from app.core.engine.scheduling.token_bucket import Rate, TokenBucket
 from app.plugins.drift.measurement import DriftInput, metadata_texts
-from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
+from app.plugins.drift.monitor import DriftMetrics, DriftWindow, ModelMonitor
 from app.plugins.drift.sample import DriftError, Observation
 from metadata.request import InputMetadata
 from tasks.inference.error import InferenceError
@@ -67,10 +67,10 @@ class DriftObserver:
 
     def __init__(
         self,
-        monitors: Mapping[str, Monitor],
+        monitors: Mapping[str, ModelMonitor],
         metrics: DriftMetrics,
         per_second: float,
-        poll_monitors: Callable[[], Mapping[str, Monitor | None]] = dict,
+        poll_monitors: Callable[[], Mapping[str, ModelMonitor | None]] = dict,
         poll_seconds: float = _POLL_SECONDS,
         background: Callable[..., Background] = Background,
     ) -> None:

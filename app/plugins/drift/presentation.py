@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.plugins.drift.comparison import DriftComparison
 from app.plugins.drift.sample import Sample
 from app.plugins.drift.suite import MixDrift, NumberDrift
-from app.report import AnnotatedImage, Chart, Line, Mark, Report, Table
+from app.report import AnnotatedImage, Chart, ChartLine, Mark, Report, Table
 from tasks.vision.image import decode_image, small_jpeg
 
 _BINS = 30
@@ -114,8 +114,8 @@ def _distribution(number: NumberDrift, baseline: Sample, production: Sample) -> 
         x="",
         y="",
         lines=(
-            Line(name="production", xs=xs, ys=steps[1]),
-            Line(name="baseline", xs=xs, ys=steps[0], filled=True),
+            ChartLine(name="production", xs=xs, ys=steps[1]),
+            ChartLine(name="baseline", xs=xs, ys=steps[0], filled=True),
         ),
         note=f"{means}; {tests}",
         x_range=(float(edges[0]), float(edges[-1])),

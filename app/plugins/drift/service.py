@@ -20,7 +20,7 @@ from app.core.settings.server import SettingsError
 from app.plugins.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.plugins.drift.hypothesis_tests import import_scipy
 from app.plugins.drift.measurement import BUNDLED, Embedder
-from app.plugins.drift.monitor import DriftMetrics, Monitor
+from app.plugins.drift.monitor import DriftMetrics, ModelMonitor
 from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import DriftError
 from app.plugins.drift.settings import DriftSettings
@@ -64,7 +64,7 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
 
 
 class Drift:
-    """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
+    """ModelMonitor a server for drift: provide an observer, and add the similarity of images to responses.
 
     A model is monitored if a `drift-baseline.npz` is in its folder or the folder above. `sources`, which returns the
     models, is called again while the server runs. Raise SettingsError when there are models but none has a baseline, or
@@ -83,7 +83,7 @@ class Drift:
         except DriftError as error:
             raise SettingsError(str(error)) from None
         self._settings, self._sources = settings, sources
-        self._monitors: dict[str, Monitor] = {}
+        self._monitors: dict[str, ModelMonitor] = {}
         self._fingerprints: dict[str, tuple[object, ...]] = {}
         _, errors = self._poll()
         if errors:
@@ -102,7 +102,7 @@ class Drift:
         """Stop the checks."""
         self.observer.close()
 
-    def _reload(self) -> Mapping[str, Monitor | None]:
+    def _reload(self) -> Mapping[str, ModelMonitor | None]:
         changed, errors = self._poll()
         for error in errors:
             _logger.warning("drift baseline not reloaded: %s", error)
@@ -110,13 +110,13 @@ class Drift:
             _logger.info("%s %s", model, "is monitored with a new baseline" if monitor else "is no longer monitored")
         return changed
 
-    def _poll(self) -> tuple[Mapping[str, Monitor | None], Sequence[str]]:
+    def _poll(self) -> tuple[Mapping[str, ModelMonitor | None], Sequence[str]]:
         """Return monitors of new and changed baselines by model, None for removed ones; and errors of unusable ones.
 
         Unusable ones are read again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()
-        changed: dict[str, Monitor | None] = {}
+        changed: dict[str, ModelMonitor | None] = {}
         errors: list[str] = []
         for model in [name for name in self._monitors if name not in files]:
             del self._monitors[model], self._fingerprints[model]
@@ -132,14 +132,14 @@ class Drift:
                 window = self._settings.drift_window, self._settings.drift_seconds
                 with checked_manifest(source):
                     baseline = read_baseline(file)
-                    monitor = Monitor(model, baseline, embedder_for(baseline, [file.parent]), *window)
+                    monitor = ModelMonitor(model, baseline, embedder_for(baseline, [file.parent]), *window)
                 self._monitors[model] = changed[model] = monitor
             except (DriftError, ModelError, OSError) as error:
                 errors.append(str(error))
         return changed, errors
 
     def _files(self) -> Mapping[str, tuple[Path, ModelSource]]:
-        """Return the baseline of each model by name; of several versions, that of the latest one that has one."""
+        """Return the baseline of each model by name; the latest version that has one decides."""
         files_by_model: dict[str, tuple[Path, ModelSource]] = {}
         for source in sorted(self._sources(), key=lambda source: version_sort_key(source.version), reverse=True):
             files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]

@@ -37,7 +37,7 @@ class DriftSettings:
 
 
 def start(host: Host) -> Parts:
-    """Return the observer and the annotators of drift, if the operator asks for them. Errors are those of `Drift`."""
+    """Return the observer and the annotators of drift, if the operator asks for them. It raises what `Drift` raises."""
     settings, registry = host.settings.of(DriftSettings), host.engine.registry
     if not settings.drift:
         if settings.drift_similarity:

@@ -133,7 +133,7 @@ def _read(file: SourceImage) -> bytes | None:
 def _measure_recordings(
     source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
 ) -> MeasuredImages:
-    """Measure the images of recorded requests; their metadata is that of the client, and the model."""
+    """Measure the images of recorded requests; their metadata is the client's, and the model."""
     from app.plugins.recording.inference import RecordedInference
     from app.plugins.recording.query.reader import default_reason, is_folder_of_parts, open_recordings
     from app.plugins.recording.row_converter import REDACTED

@@ -19,8 +19,8 @@ _RASTER = 512
 """Pixels of the longer side of the area in which outlines are compared."""
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How close answers are to those of the reference. Figures of objects are None for other answers.
+class AnswerAgreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How close answers are to the reference. Figures of objects are None for other answers.
 
     Attributes:
         score: 0..1, the share of equal labels or texts; for objects, the share of those with a partner and an IoU of at
@@ -42,8 +42,10 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     score_difference: float = 0.0
 
 
-def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]) -> Agreement:
-    """Compare the records of each item, by its id, with those of the reference.
+def compare_answers(
+    items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]
+) -> AnswerAgreement:
+    """Compare the records of each item, by its id, with the reference.
 
     Raise EvaluationError when an evaluation cannot measure the answers, such as numbers that are not finite.
     """
@@ -51,7 +53,7 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
     try:
         task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
         if task is None or task.returns == "texts":
-            return Agreement(score=labels, labels=labels)
+            return AnswerAgreement(score=labels, labels=labels)
         parsed = [
             [parse_records(answers[item.id], item, task).predictions for answers in (expected, found)] for item in items
         ]
@@ -59,11 +61,11 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
         raise EvaluationError(f"The answers cannot be compared: {error}") from None
     if task.returns == "classes":
         differences = [_best_difference(before, after) for before, after in parsed]
-        return Agreement(score=labels, labels=labels, score_difference=max(differences, default=0.0))
+        return AnswerAgreement(score=labels, labels=labels, score_difference=max(differences, default=0.0))
     pairs = [pair for before, after in parsed for pair in partners(before, after)]
     total = sum(max(len(before), len(after)) for before, after in parsed)
     ious = [iou for iou, _, _ in pairs]
-    return Agreement(
+    return AnswerAgreement(
         score=sum(iou >= _IN_PLACE_IOU for iou in ious) / total if total else 1.0,
         labels=labels,
         matched=len(ious),

@@ -66,7 +66,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """One image, or one recorded question about an image, with its labels.
 
     Its id is unique in the dataset. Sides are in pixels, 0 if they are unknown. `label` is the class of an image,
-    `objects` are those of detection and segmentation, and results are sliced by `metadata`.
+    `objects` are for detection and segmentation, and results are sliced by `metadata`.
     """
 
     id: str

@@ -109,7 +109,7 @@ def evaluate_records(
 
 
 def check_figures(dataset: Dataset, names: Iterable[str], added: Sequence[Figure] = ()) -> None:
-    """Check before the first request that the figures `names` exist, those of the dataset's tasks or `added` ones.
+    """Check before the first request that the figures `names` exist, of the dataset's tasks or `added`.
 
     Raise EvaluationError when no task of the dataset has a figure of that name, or the extra is not installed.
     """
@@ -212,5 +212,5 @@ def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task
     effect = "count as wrong" if task.returns == "classes" else "count in mAPAveragedOverIOUs only, as 0"
     start = f"Found labels that the dataset does not have {effect}: {listed}{more}."
     if len(unknown) == len(counts):
-        start = f"NOT ONE label that was found is one of the dataset's ({', '.join(labels[:_MAX_LISTED])}). {start}"
+        start = f"The model and the dataset share no label; the dataset has {', '.join(labels[:_MAX_LISTED])}. {start}"
     return [f"{start} --label-map gives them the dataset's names."]

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
-from app.clients.protocol import HttpProtocol, InferenceClientError, Records
+from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records
 from app.clients.retries import Retries
 from app.core.cli.inputs import choose_model, predict_records, read_assignments
 from app.core.cli.terminal import error_console, printable, reject_unused
@@ -87,7 +87,7 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
 def parameters_for(
     dataset: Dataset, score_threshold: float | None = None, assignments: Sequence[str] = ()
 ) -> Mapping[str, object]:
-    """Return the parameters of every request: those of `read_assignments`, and defaults for the task of the dataset.
+    """Return the parameters of every request: `read_assignments`, and defaults for the task of the dataset.
 
     The default score threshold of objects is low, because average precision needs nearly all objects.
     """
@@ -126,7 +126,7 @@ def served_model(
     if protocol is None:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {server.protocol}")
     display_url = url
-    if isinstance(protocol, HttpProtocol):
+    if isinstance(protocol, HttpClientProtocol):
         url = url if "://" in url else f"http://{url}"
         if not url.startswith(("http://", "https://")):
             raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")

@@ -1,4 +1,4 @@
-"""The settings that `charioteer tune` measures, and how those of one row are written into a model's settings."""
+"""The settings that `charioteer tune` measures, and how one row is written into a model's settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -160,7 +160,7 @@ def _check(folder: Path, reader: "_CalibrationReader") -> float:
 
 
 def _relative_difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return the norm of the difference, relative to that of `expected`; 0 if they cannot be compared.
+    """Return the norm of the difference, relative to the norm of `expected`; 0 if they cannot be compared.
 
     Infinity and NaN count as zeros: 0/0, such as the angle of no object, is in few places.
     """
@@ -243,7 +243,7 @@ def _tools() -> tuple[Any, Any]:
 def choose_images(folder: Path, limit: int) -> Sequence[Path]:
     """Return at most `limit` images below `folder`, chosen at random, but the same in every run.
 
-    The folder can be that of ``--record-images``. One without images is a `ModelError`.
+    The folder of ``--record-images`` is accepted too. Raise ModelError for a folder without images.
     """
     files = list_images(folder) or sorted(path for path in folder.rglob("*") if _RECORDED.fullmatch(path.name))
     if not files:

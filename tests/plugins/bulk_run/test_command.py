@@ -111,8 +111,8 @@ def test_results_of_another_run_are_kept_unless_fresh(tmp_path: Path) -> None:
     assert "has the results of a run that differs in: parameters; choose another folder, or remove " in messages
     assert run(images, out, "--parameter", "score_threshold=0.99", "--fresh")[0] == 0
     assert all(len(row["labels"] or ()) == 0 for row in rows(out).values())
-    assert "Expected a new folder, or that of an earlier run" in run(images, images)[1]
-    assert "Expected a new folder, or that of an earlier run" in run(images, images / "0" / "000.jpg")[1]
+    assert "Expected a new folder, or the results of an earlier run" in run(images, images)[1]
+    assert "Expected a new folder, or the results of an earlier run" in run(images, images / "0" / "000.jpg")[1]
     assert "score_thresh" in run(images, tmp_path / "new", "--parameter", "score_thresh=1")[1]
     assert run(images, tmp_path / "new", "--parameter", "score_threshold=1")[0] == 0
     no_images = f"charioteer: There are no images in {images}/1/*.png\n"

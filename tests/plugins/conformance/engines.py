@@ -22,7 +22,7 @@ from app.core.engine.models.servable import Servable
 from app.core.proto import INFERENCE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import DEMO_MODELS
-from app.plugins.conformance.check import Protocol, Verdict
+from app.plugins.conformance.check import CheckVerdict, Protocol
 from app.plugins.conformance.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner, ConformanceReport
@@ -320,4 +320,4 @@ def check_with_fault(engines: Engines, fault: Fault, **target: Any) -> Conforman
 
 def failed_checks(report: ConformanceReport) -> dict[str, str]:
     """Return the ids of the failed checks, with the reasons."""
-    return {finding.check.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}
+    return {finding.check.id: finding.reason for finding in report.findings if finding.verdict is CheckVerdict.FAILED}

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.plugins.conformance.check import Verdict
+from app.plugins.conformance.check import CheckVerdict
 from app.plugins.conformance.presentation import to_plain
 from app.plugins.conformance.runner import ConformanceReport
 from tests.plugins.conformance.engines import CHARIOT_PROTOCOLS, Engines, Fault, check_engine, check_with_fault
@@ -38,7 +38,7 @@ def check(
 @pytest.mark.parametrize(("model", "reason"), [("half_plus_two", "takes tensors: x FP32"), ("greeter", "takes texts")])
 def test_no_check_of_chariot_is_for_a_tensor_model(engines: Engines, protocol: str, model: str, reason: str) -> None:
     report = check_with_fault(engines, Fault(protocol=protocol, model=model))
-    assert {finding.verdict for finding in report.findings} == {Verdict.NOT_APPLICABLE}
+    assert {finding.verdict for finding in report.findings} == {CheckVerdict.NOT_APPLICABLE}
     assert report.conforms
     assert reason in report.inapplicable_reason
     assert reason in to_plain(report)["inapplicable"]

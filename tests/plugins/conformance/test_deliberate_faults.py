@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.plugins.conformance.check import Level, Protocol, Verdict
+from app.plugins.conformance.check import CheckVerdict, Level, Protocol
 from app.plugins.conformance.protocols import PROTOCOLS
 from tests.plugins.conformance.deliberate_faults import items
 from tests.plugins.conformance.engines import Engines, Fault, check_with_fault, failed_checks
@@ -35,7 +35,7 @@ def test_every_protocol_is_covered() -> None:
 def test_our_server_conforms(engines: Engines, protocol: str, model: str) -> None:
     report = check_with_fault(engines, Fault(protocol=protocol, model=model))
     assert failed_checks(report) == {}
-    assert report.count(Verdict.NOT_TESTED, Level.MUST) <= 3
+    assert report.count(CheckVerdict.NOT_TESTED, Level.MUST) <= 3
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from app.core.proto import message_class
 from app.plugins.conformance.calls import parse_request
-from app.plugins.conformance.check import Finding, Verdict
+from app.plugins.conformance.check import CheckVerdict, Finding
 from app.plugins.conformance.command import conform
 from app.plugins.conformance.exchange import InconclusiveError
 from app.plugins.conformance.model_names import list_models
@@ -68,7 +68,7 @@ def test_models_that_are_not_loaded_are_not_listed() -> None:
 def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) -> None:
     request = {"instances": [1], "inputs": []}
     finding = findings(protocol, with_metadata(METADATA, lambda _: None), request=request)[check]
-    assert finding.verdict is Verdict.NOT_TESTED
+    assert finding.verdict is CheckVerdict.NOT_TESTED
     assert finding.reason.startswith('The engine refuses the request, with 400 {"error":"no"}')
     assert finding.reason.endswith("; give a body that it accepts with --request")
 
@@ -77,7 +77,7 @@ def test_column_for_a_declared_row_fits_its_shape() -> None:
     declared = {**METADATA, "inputs": [TENSOR], "outputs": [{**TENSOR, "shape": [-1]}]}
     column = {**TENSOR, "shape": [2, 1], "data": [1, 2]}
     reply = with_metadata(declared, lambda _: {"outputs": [column]})
-    assert findings("v2", reply)["V2-S04"].verdict is Verdict.PASSED
+    assert findings("v2", reply)["V2-S04"].verdict is CheckVerdict.PASSED
 
 
 def test_fields_of_another_task_type_than_the_given_one_are_named() -> None:
@@ -90,7 +90,7 @@ def test_fields_of_another_task_type_than_the_given_one_are_named() -> None:
 def test_parameters_of_the_given_request_are_sent_with_those_of_checks() -> None:
     given = {"inputs": [{**TENSOR, "data": [1]}], "parameters": {"needed": 1}}
     reply = with_metadata(METADATA, lambda body: {"outputs": given["inputs"]} if b'"needed"' in body else None)
-    assert findings("v2", reply, request=given)["V2-S08"].verdict is Verdict.PASSED
+    assert findings("v2", reply, request=given)["V2-S08"].verdict is CheckVerdict.PASSED
 
 
 def test_parameters_of_a_given_message_are_sent_with_those_of_checks() -> None:
@@ -109,7 +109,7 @@ def test_other_fields_of_given_instances_are_sent() -> None:
         return {"predictions": body["instances"]} if body.get("signature_name") == "other" else None
 
     request = {"signature_name": "other", "instances": [1, 2]}
-    assert findings("v1", with_metadata({}, predict), request=request)["V1-005"].verdict is Verdict.PASSED
+    assert findings("v1", with_metadata({}, predict), request=request)["V1-005"].verdict is CheckVerdict.PASSED
 
 
 @pytest.mark.parametrize("task_type", [None, "IMAGE_TEXT_TO_TEXT"])
@@ -121,7 +121,7 @@ def test_model_that_requires_prompts_gets_them(task_type: str | None) -> None:
         return httpx.Response(200, json={"output": [{"prompt": prompt, "answer": "a"} for prompt in prompts]})
 
     found = findings("chariot-v2", reply, task_type=task_type)
-    assert [found[f"CV2-{number}"].verdict for number in ("001", "I08", "I09")] == [Verdict.PASSED] * 3
+    assert [found[f"CV2-{number}"].verdict for number in ("001", "I08", "I09")] == [CheckVerdict.PASSED] * 3
 
 
 @pytest.mark.parametrize("recovers", [True, False])
@@ -141,8 +141,8 @@ def test_engine_that_closes_the_connection_after_invalid_json_recovers_if_it_ans
 
     found = findings("chariot-v2-kserve", reply)
     assert closed
-    assert found["CV2K-055"].verdict is Verdict.FAILED
-    assert found["CV2K-060"].verdict is (Verdict.PASSED if recovers else Verdict.FAILED)
+    assert found["CV2K-055"].verdict is CheckVerdict.FAILED
+    assert found["CV2K-060"].verdict is (CheckVerdict.PASSED if recovers else CheckVerdict.FAILED)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[" * 10_000])

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.plugins.conformance.calls import open_transport
-from app.plugins.conformance.check import Level, Verdict
+from app.plugins.conformance.check import CheckVerdict, Level
 from app.plugins.conformance.probe import Probe, Target
 from app.plugins.conformance.runner import UnreachableError
 from tests.plugins.conformance.engines import ScriptedCaller, check_engine
@@ -35,7 +35,7 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
 
     report = check_engine(protocol, answer)
     assert not report.conforms
-    passed = [finding for finding in report.findings if finding.verdict is Verdict.PASSED]
+    passed = [finding for finding in report.findings if finding.verdict is CheckVerdict.PASSED]
     assert passed
     assert not [finding.check.id for finding in passed if any(exchange.unauthorized for exchange in finding.exchanges)]
     for finding in report.findings:
@@ -120,7 +120,7 @@ def test_hanging_engine_receives_few_requests() -> None:
         report = check_engine("v2-grpc", caller=channel)
     assert not report.conforms
     assert report.requests == 3
-    assert report.count(Verdict.PASSED) == 0
+    assert report.count(CheckVerdict.PASSED) == 0
 
 
 def test_unreachable_engine_is_reported() -> None:

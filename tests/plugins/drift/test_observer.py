@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from app.core.engine.request_context import RequestContext
 from app.plugins.drift.baseline import Baseline
 from app.plugins.drift.measurement import DriftInput, measure_images
-from app.plugins.drift.monitor import DriftMetrics, DriftWindow, Monitor
+from app.plugins.drift.monitor import DriftMetrics, DriftWindow, ModelMonitor
 from app.plugins.drift.observer import DriftObserver
 from app.plugins.drift.sample import Observation, build_sample
 from tasks.image_classification import Classification, ClassificationInput
@@ -33,10 +33,10 @@ def image(seed: int, light: int = 100) -> Image:
     return Image(np.random.default_rng(seed).integers(light - 20, light + 20, (16, 16, 3)).astype(np.uint8))
 
 
-def new_monitor(seen: Sequence[DriftInput], size: int = 40, task_type: str = "") -> Monitor:
+def new_monitor(seen: Sequence[DriftInput], size: int = 40, task_type: str = "") -> ModelMonitor:
     """Return the monitor of a model with a baseline of these images."""
     baseline = Baseline(sample=build_sample(measure_images(seen, task_type, None), task_type))
-    return Monitor("m", baseline, None, size)
+    return ModelMonitor("m", baseline, None, size)
 
 
 def usual_images() -> Sequence[DriftInput]:
@@ -61,7 +61,7 @@ def inference_request(metadata: str) -> InferenceRequest:
 
 
 class RunningWatch:
-    def __init__(self, monitor: Monitor | None = None, per_second: float = 1e6, **options: Any) -> None:
+    def __init__(self, monitor: ModelMonitor | None = None, per_second: float = 1e6, **options: Any) -> None:
         self.seen = 0
         self.registry = CollectorRegistry()
         monitors = {"m": monitor or new_monitor(usual_images())}
@@ -170,9 +170,9 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
 
 
 def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
-    changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
+    changes: queue.Queue[dict[str, ModelMonitor | None]] = queue.Queue()
 
-    def poll_changes() -> dict[str, Monitor | None]:
+    def poll_changes() -> dict[str, ModelMonitor | None]:
         return changes.get() if changes.qsize() else {}
 
     drifted = [image(seed, light=180) for seed in range(40)]
@@ -190,9 +190,9 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
     running.watch.close()
 
 
-def numbers_monitor(size: int, **options: Any) -> Monitor:
+def numbers_monitor(size: int, **options: Any) -> ModelMonitor:
     """Return the monitor of a model with a baseline of synthetic numbers."""
-    return Monitor("m", Baseline(sample=sample(100, with_embeddings=False)), None, size, **options)
+    return ModelMonitor("m", Baseline(sample=sample(100, with_embeddings=False)), None, size, **options)
 
 
 def numbers_seen(count: int, seed: int, **options: Any) -> list[Observation]:

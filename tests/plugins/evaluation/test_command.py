@@ -108,7 +108,7 @@ def test_label_map_renames_predicted_labels(tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text('{"feline": "cat"}')
     with fake_server(lambda _: [{"label": "feline", "score": 1}]) as server:
         command = data, *server, "--fail-under", "accuracy=1"
-        assert "NOT ONE label" in run(*command, status=1)
+        assert "share no label" in run(*command, status=1)
         run(*command, "--label-map", tmp_path / "map.json")
 
 

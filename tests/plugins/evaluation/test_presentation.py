@@ -109,7 +109,7 @@ def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> Non
 
 def test_labels_unknown_to_the_dataset_are_noted_in_one_line(tmp_path: Path) -> None:
     (note,) = (note for note in report(tmp_path, label_map={HOSTILE: "elsewhere"}).notes if "elsewhere" in note)
-    assert note.startswith("NOT ONE label")
+    assert note.startswith("The model and the dataset share no label")
     assert "Found labels that the dataset does not have count in mAPAveragedOverIOUs only" in note
     assert "elsewhere (2)" in note
 

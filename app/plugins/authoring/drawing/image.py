@@ -38,8 +38,8 @@ def draw(
 ) -> Pixels:
     """Return a copy of (height, width, 3) RGB `pixels` with the shapes of `records` of one image task type drawn on it.
 
-    Without a geometry of the task, their values are written as text. `labels` are those of the model, whose colours are
-    far apart. If `filled`, the inside of contours is tinted.
+    Without a geometry of the task, their values are written as text. `labels` are all of the model, whose colours
+    are far apart. If `filled`, the inside of contours is tinted.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)

@@ -76,7 +76,7 @@ def colours_of(labels: tuple[str, ...]) -> Mapping[str, Colour]:
 
 
 def _nearest(room: NDArray[np.float64], name: str) -> int:
-    """Return a colour near a named one that differs from those of the other labels."""
+    """Return a colour near a named one that differs from the colours of other labels."""
     near = _distances(NAMED[name]).argsort(kind="stable")[:_NEARBY]
     free = near[room[near] >= _MIN_DISTANCE]
     return int(free[0] if free.size else near[room[near].argmax()])

@@ -73,7 +73,7 @@ def _width_and_height(item: Item) -> float:
 
 
 def _expect_scaling(probe: Probe, task_type: str) -> None:
-    """Compare the best item of an image with that of the image at twice its size, if the labels are equal."""
+    """Compare the best items of an image and of the same image at twice its size, if the labels are equal."""
     items_of_type(probe, task_type)
     unscaled: list[str] = []
     for result in results_of(probe):

@@ -28,7 +28,7 @@ _OTHER_NAMES: Mapping[str, Sequence[str]] = {
     "OBJECT_DETECTION": ("box", "bbox", "bounding_box", "boundingBox", "xyxy", "xywh", "x1", "left", "width"),
     "IMAGE_TEXT_TO_TEXT": ("generated_text", "text"),
 }
-"""Fields of other formats that show the task type, such as those of Hugging Face, COCO and Label Studio."""
+"""Fields of other formats that show the task type, such as in Hugging Face, COCO and Label Studio."""
 _LOW_THRESHOLD = 0.05
 _MAX_NUMBER = 1e300
 
@@ -88,7 +88,7 @@ def results_of(probe: Probe) -> Sequence[ProbeResult]:
 
 
 def task_type_of(probe: Probe) -> str | None:
-    """Return the given task type, or the one of `suggested_task_type`, or None.
+    """Return the given task type, or else `suggested_task_type`, or None.
 
     Raise InconclusiveError if there are no items.
     """
@@ -180,7 +180,7 @@ def contour_points(contour: object) -> Iterator[tuple[float, float]]:
 
 
 def extent_of(item: Item) -> list[float]:
-    """Return the coordinates of an item; for a contour, those of its bounding box: left, top, right, bottom."""
+    """Return the coordinates of an item; for a contour, of its bounding box: left, top, right, bottom."""
     if points := list(contour_points(item.get("contour"))):
         xs, ys = zip(*points, strict=True)
         return [min(xs), min(ys), max(xs), max(ys)]

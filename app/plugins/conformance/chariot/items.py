@@ -111,7 +111,7 @@ def _exif(probe: Probe) -> None:
         if is_similar(upright, rotated, 0.1):
             continue
         if is_similar(marked, rotated, 0.03):
-            expected = "Expected the items of the upright image, got those of the rotated one"
+            expected = "Expected the items of the upright image, got items of the rotated one"
             raise ViolationError(f"{result.image.name}: {expected}")
         if is_similar(marked, upright, 0.1):
             return

@@ -25,7 +25,7 @@ _ENDS = ("right", "bottom")
 
 
 def expect_movement(probe: Probe, task_type: str) -> None:
-    """Compare the items of images with those of the same images with added pixels.
+    """Compare the items of images with the items of the same images with added pixels.
 
     Coordinates that move as those from another side or of the other axis do are a violation. So are coordinates that
     move by something else in several images, if none is right.

@@ -1,6 +1,6 @@
 """Send requests of the Open Inference Protocol over REST or gRPC, and read tensors: JSON, in a contents field, or raw.
 
-Over REST, `Metadata`, `Answer` and `Tensor` have the field names of the messages over gRPC.
+Over REST, `DeclaredModel`, `InferAnswer` and `DeclaredTensor` have the field names of the messages over gRPC.
 """
 
 import math
@@ -40,7 +40,7 @@ _TEXT_NAMES = ("text", "prompt", "question", "sentence")
 _REQUEST = "inference.ModelInferRequest"
 
 
-class Tensor(msgspec.Struct):
+class DeclaredTensor(msgspec.Struct):
     """An input or output of the metadata."""
 
     name: str
@@ -48,26 +48,26 @@ class Tensor(msgspec.Struct):
     shape: list[int]
 
 
-class Output(Tensor):
+class ReturnedTensor(DeclaredTensor):
     """An output of a response."""
 
     data: list[Any]
 
 
-class Metadata(msgspec.Struct):
+class DeclaredModel(msgspec.Struct):
     """The metadata of a model."""
 
     name: str
     platform: str
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    inputs: list[DeclaredTensor]
+    outputs: list[DeclaredTensor]
     versions: Any = None
 
 
-class Answer(msgspec.Struct):
+class InferAnswer(msgspec.Struct):
     """The response to an inference."""
 
-    outputs: list[Output]
+    outputs: list[ReturnedTensor]
     id: Any = None
     model_name: Any = None
 
@@ -83,18 +83,18 @@ def model_path(probe: Probe) -> str:
 
 
 def metadata_of(probe: Probe) -> Any:
-    """Return the engine's metadata of the model: a message, or over REST `Metadata`."""
+    """Return the engine's metadata of the model: a message, or over REST `DeclaredModel`."""
     if probe.transport:
         return call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe)).message()
     metadata = probe.get(model_path(probe)).expect_object()
-    return expect_form(metadata, Metadata, "name, platform, and inputs and outputs of name, datatype and shape")
+    return expect_form(metadata, DeclaredModel, "name, platform, and inputs and outputs of name, datatype and shape")
 
 
 def build_request(probe: Probe, *, rows: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
     """Return the fields of a request that the model can answer, with other `fields` and with added parameters.
 
     It is the given request, or one that is generated from the metadata. With `rows`, which are 0 and 1, it is generated
-    with one element of the first dimension for each row, and those of 0 and 1 differ.
+    with one element of the first dimension for each row, and the elements of 0 and 1 differ.
     """
     given = None if rows else probe.target.request
     if probe.transport:
@@ -120,7 +120,7 @@ def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> E
 
 
 def answer_of(probe: Probe, **fields: Any) -> Any:
-    """Return the response to the request of `build_request`: a message, or over REST an `Answer`.
+    """Return the response to the request of `build_request`: a message, or over REST an `InferAnswer`.
 
     A check also calls it to be inconclusive for an engine that rejects all requests. Raise InconclusiveError if the
     engine rejects the request. Raise ViolationError if there are no outputs, or they have another form.
@@ -135,10 +135,10 @@ def answer_of(probe: Probe, **fields: Any) -> Any:
 
 
 def read_answer(exchange: Exchange) -> Any:
-    """Return the message of a response, or over REST its `Answer`."""
+    """Return the message of a response, or over REST its `InferAnswer`."""
     if isinstance(exchange, GrpcCall):
         return exchange.message()
-    return expect_form(exchange.object(), Answer, "outputs of name, datatype, shape and data")
+    return expect_form(exchange.object(), InferAnswer, "outputs of name, datatype, shape and data")
 
 
 def with_raw_contents(request: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def elements_of(answer: Any, index: int) -> Sequence[object]:
     Raise ViolationError if the elements do not match the datatype.
     """
     output = answer.outputs[index]
-    if isinstance(output, Output):
+    if isinstance(output, ReturnedTensor):
         return flattened(output.data)
     field = contents_field(answer, index)
     if field != "raw":

@@ -247,7 +247,7 @@ def _mask(runs: _Runs, size: tuple[object, object]) -> RunLengths | None:
     height, width = map(int, runs.size)
     is_known = all(isinstance(side, int) for side in size)
     if height * width > MAX_PIXELS or (is_known and (width, height) != size):
-        expected = f"that of the image, {size[1]} and {size[0]}"
+        expected = f"the size of the image, {size[1]} and {size[0]}"
         raise ValueError(f"segmentation.size: Expected {expected}, got {height} and {width}")
     mask = read_run_lengths(runs.counts, height, width)
     return mask if decode_mask(mask).any() else None

@@ -205,7 +205,7 @@ def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str,
 
 
 def rows_of(files: Mapping[str, Path], folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
-    """Return rows of `read_sidecar` by the names of images in the dataset: those of the name, or a unique file name."""
+    """Return rows of `read_sidecar` by the names of images in the dataset, or by unique file names."""
     rows, count = read_sidecar(folder, errors), Counter(file.name for file in files.values())
     return {
         name: rows.get(with_slashes(name)) or (rows.get(file.name, {}) if count[file.name] == 1 else {})

@@ -167,7 +167,7 @@ def _keypoint_numbers(path: Path, shape: object) -> int:
 
 
 def _read_label_lines(file: Path, keypoints: int, errors: LabelErrors) -> list[tuple[str, str, list[float]]]:
-    """Return location, class and numbers of each line, without those of its keypoints.
+    """Return location, class and numbers of each line, without its keypoints.
 
     An image without a label file has no objects.
     """

@@ -18,7 +18,7 @@ _MAX_DETECTIONS = 100
 """COCO's limit for each class in an image."""
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ImageComparison(msgspec.Struct, frozen=True):
     """One image with its P predictions, and their (P, T) IoU with its objects.
 
     For an ignored object it is the share of the prediction inside the object, as COCO compares crowds.
@@ -49,23 +49,23 @@ class CocoMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return float(self.ap(iou).mean()) if self.labels else None
 
 
-def compare(result: EvaluatedItem, task: TaskType) -> Comparison:
+def compare(result: EvaluatedItem, task: TaskType) -> ImageComparison:
     """Compare boxes, oriented boxes or masks, as `task` says."""
     item, predictions = result.item, result.predictions
     ignored = [labelled.ignored for labelled in item.objects]
     if not predictions or not ignored:
-        return Comparison(result, np.zeros((len(predictions), len(ignored))))
+        return ImageComparison(result, np.zeros((len(predictions), len(ignored))))
     if task.geometry == "oriented":
-        return Comparison(result, _polygon_overlaps(predictions, item.objects, ignored))
+        return ImageComparison(result, _polygon_overlaps(predictions, item.objects, ignored))
     if task.geometry == "contour":
         found = [predicted_mask(prediction, item.width, item.height) for prediction in predictions]
         true = [truth_mask(labelled, item.width, item.height) for labelled in item.objects]
     else:
         found, true = ([_left_top_width_height(one.box) for one in shapes] for shapes in (predictions, item.objects))
-    return Comparison(result, import_optional("faster_coco_eval.core.mask").iou(found, true, ignored))
+    return ImageComparison(result, import_optional("faster_coco_eval.core.mask").iou(found, true, ignored))
 
 
-def coco_metrics(comparisons: Sequence[Comparison]) -> CocoMetrics:
+def coco_metrics(comparisons: Sequence[ImageComparison]) -> CocoMetrics:
     """Compute the metrics of images; of equal scores, an earlier image and an earlier prediction come first."""
     labels = tuple(
         sorted({truth.label for one in comparisons for truth in one.result.item.objects if not truth.ignored})
@@ -99,7 +99,7 @@ def _annotation(annotations: Sequence[Any], image: int, category: int, **fields:
 
 
 def _evaluation(
-    comparisons: Sequence[Comparison], labels: Sequence[str], truths: Sequence[Any], found: Sequence[Any]
+    comparisons: Sequence[ImageComparison], labels: Sequence[str], truths: Sequence[Any], found: Sequence[Any]
 ) -> Any:
     library = import_optional("faster_coco_eval")
 

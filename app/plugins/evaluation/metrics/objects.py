@@ -6,10 +6,10 @@ import msgspec
 
 from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import EvaluatedItem
-from app.plugins.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
+from app.plugins.evaluation.metrics.coco import IOUS, CocoMetrics, ImageComparison, coco_metrics, compare
 from app.plugins.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
 from app.plugins.evaluation.report import Measures, figures_of, slice_tables
-from app.report import Chart, Line, Table
+from app.report import Chart, ChartLine, Table
 from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
@@ -32,7 +32,7 @@ def measure_objects(
     Predictions with a score below `confidence` count in average precision only. `slices` are keys of metadata;
     `progress` is called with the number of compared items.
     """
-    comparisons: list[Comparison] = []
+    comparisons: list[ImageComparison] = []
     for index, result in enumerate(results):
         comparisons.append(compare(result, task))
         progress(index + 1)
@@ -95,7 +95,7 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _object_metrics(
-    comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
+    comparisons: Sequence[ImageComparison], labels: Sequence[str], scores: Sequence[float]
 ) -> _ObjectMetrics:
     return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor_metrics(comparisons, scores))
 
@@ -145,9 +145,9 @@ def _charts(metrics: _ObjectMetrics) -> tuple[Chart, ...]:
     lines = [("all classes", coco.curves[0].mean(axis=1))] if frequent else []
     lines += [(label, coco.curves[0, :, coco.labels.index(label)]) for label in frequent]
     rates = [metrics.rates(IOUS[0], score) for score in _SCORES]
-    curves = tuple(Line(name=name, xs=recalls, ys=tuple(curve.tolist())) for name, curve in lines)
+    curves = tuple(ChartLine(name=name, xs=recalls, ys=tuple(curve.tolist())) for name, curve in lines)
     thresholds = tuple(
-        Line(name=name, xs=_SCORES, ys=tuple(rate or 0.0 for rate in values))
+        ChartLine(name=name, xs=_SCORES, ys=tuple(rate or 0.0 for rate in values))
         for name, values in zip(("precision", "recall", "F1"), zip(*rates, strict=True), strict=True)
     )
     return (

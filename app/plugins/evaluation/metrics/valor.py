@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from app.plugins.evaluation.dataset import import_optional
-from app.plugins.evaluation.metrics.coco import IOUS, Comparison
+from app.plugins.evaluation.metrics.coco import IOUS, ImageComparison
 from app.plugins.evaluation.report import Confusion, Mistake
 
 _MATCH = 0.5
@@ -33,7 +33,7 @@ class ValorMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return right, wrong, missed
 
 
-def valor_metrics(comparisons: Sequence[Comparison], scores: Sequence[float]) -> ValorMetrics:
+def valor_metrics(comparisons: Sequence[ImageComparison], scores: Sequence[float]) -> ValorMetrics:
     """Compute the metrics at COCO's IoU thresholds and at the score thresholds `scores`.
 
     Valor knows no ignored objects: predictions that half or more lies in an ignored object are skipped.
@@ -73,7 +73,7 @@ def valor_metrics(comparisons: Sequence[Comparison], scores: Sequence[float]) ->
     )
 
 
-def confusion_matrix(evaluator: Any, comparisons: Sequence[Comparison], confidence: float) -> Confusion:
+def confusion_matrix(evaluator: Any, comparisons: Sequence[ImageComparison], confidence: float) -> Confusion:
     """Compute which labels of objects were found as which."""
     (metric,) = evaluator.compute_confusion_matrix_with_examples([_MATCH], [confidence])
     matrix, missed, extra = (
@@ -97,7 +97,7 @@ def confusion_matrix(evaluator: Any, comparisons: Sequence[Comparison], confiden
 
 
 def list_mistakes(
-    evaluator: Any, comparisons: Sequence[Comparison], labels: Collection[str], confidence: float
+    evaluator: Any, comparisons: Sequence[ImageComparison], labels: Collection[str], confidence: float
 ) -> tuple[Mistake, ...]:
     """Return the images with missed objects or wrong predictions of `labels`, the worst first."""
     mistakes: list[Mistake] = []
@@ -125,14 +125,14 @@ def _annotation(valor: Any, index: int, label: str, *scores: float) -> Any:
     return valor.BoundingBox(uid=str(index), xmin=0, xmax=0, ymin=0, ymax=0, labels=[label], scores=[*scores])
 
 
-def _is_counted(comparison: Comparison, index: int) -> bool:
+def _is_counted(comparison: ImageComparison, index: int) -> bool:
     """Return whether a prediction matches an object of its label, or lies in no ignored one."""
     label = comparison.result.predictions[index].label
     overlaps = zip(comparison.result.item.objects, comparison.overlaps[index], strict=True)
     return {truth.ignored for truth, overlap in overlaps if truth.label == label and overlap >= _MATCH} != {True}
 
 
-def _images(examples: Sequence[Mapping[str, str]], comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+def _images(examples: Sequence[Mapping[str, str]], comparisons: Sequence[ImageComparison]) -> tuple[str, ...]:
     names = dict.fromkeys(comparisons[int(example["datum_id"])].result.item.id for example in examples)
     return tuple(names)[:_EXAMPLES]
 

@@ -98,7 +98,7 @@ def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:
 
 def _label(item: Item, source: str, *, complete: bool = True) -> Label:
     name = PurePosixPath(item.id).name
-    # Exports name images by their digest. For raw pixels it is not that of the file.
+    # Exports name images by their digest. For raw pixels it is not the file's.
     digest = digest_in(name)
     if digest is None and item.image.is_file():
         digest = hashlib.sha256(item.image.read_bytes()).hexdigest()
@@ -128,7 +128,7 @@ def _oriented(label: LabelledObject, width: int, height: int) -> Mapping[str, ob
     corners = np.array(label.outlines[0])
     along, across = corners[1] - corners[0], corners[2] - corners[1]
     if along[0] * across[1] < along[1] * across[0]:
-        # These corners are listed anticlockwise; the rotation is that of a side with the other one to its right.
+        # These corners are listed anticlockwise; the rotation belongs to a side with the other one to its right.
         along, across = across, along
     (cx, cy), angle = corners.mean(axis=0).tolist(), float(np.arctan2(along[1], along[0]))
     return {

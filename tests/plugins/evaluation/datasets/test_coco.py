@@ -133,7 +133,7 @@ def runs(counts: object, *size: float) -> dict[str, Any]:
         ({"bbox_mode": 0}, "bbox_mode: Expected 1, for left, top, width and height in pixels, got 0"),
         ({"angle": 30}, "angle: Expected 0, or degrees in attributes.rotation, as CVAT writes them, got 30"),
         ({"attributes": {"rotation": "left"}}, "attributes.rotation: Expected a finite number, got 'left'"),
-        (runs([], 9, 9), "size: Expected that of the image, 48 and 64, got 9 and 9"),
+        (runs([], 9, 9), "size: Expected the size of the image, 48 and 64, got 9 and 9"),
         (runs([], 0, 9), "Expected `float` > 0.0"),
         (runs([1, 2]), "lengths of 48 x 64 pixels: .* decoded 3 pixels"),
         *((runs(counts), "Expected run lengths") for counts in ([-1, 3073], "~~", [2**63] * 2, "é", [1.5, 3070.5], 7)),
