@@ -72,10 +72,9 @@ class Service:
             batched_observers=[RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
         enabled = registry().protocols(settings)
-        protocols, listeners = enabled.http, [port.protocol for port in enabled.ports]
         self.grpc: GrpcServer | None = None
         self.access = access = HttpAccess()
-        self.port_names = [listener.name for listener in listeners]
+        self.port_names = [port.protocol.name for port in enabled.ports]
         self._ports: dict[str, Listener] = {}
         self.views: dict[str, Callable[[], object] | None] = {}
         self._parts = registry().start(self)
@@ -106,11 +105,10 @@ class Service:
         self.home = next((parts.home for parts in reversed(self._parts) if parts.home is not None), None)
         self.app = create_app(
             self.engine,
-            protocols,
+            enabled.http,
             metrics,
             max_bytes,
             self._lifespan,
-            listeners,
             self.home,
             access,
             # Not ``*``: with it, pages of any site could unload models.

@@ -12,13 +12,11 @@ from app.core.engine.request_context import RequestContext
 from app.core.protocols.http_inference import error_response, to_response
 from app.core.protocols.inference_call import HttpResponse, RequestHead
 from app.core.protocols.protocol import (
-    INFER_FAILURES,
     Endpoint,
     HttpListener,
     HttpRequest,
     Permission,
     infer_endpoint,
-    read_endpoint,
 )
 from app.core.removed import removed_advice
 from app.plugins.tensorflow_serving.codec import RestCodec
@@ -50,52 +48,6 @@ _INFERENCES: Sequence[Verb] = ("predict", "classify", "regress")
 _NOT_IMPLEMENTED = 501
 
 
-# The types of bodies are for OpenAPI: requests are decoded by `values`.
-class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tensors in rows (`instances`) or in columns (`inputs`)."""
-
-    signature_name: str = "serving_default"
-    instances: list[Any] | None = None
-    inputs: Any = None
-
-
-class WirePredictions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`predictions` for rows, `outputs` for columns."""
-
-    predictions: list[Any] | None = None
-    outputs: Any = None
-
-
-class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Examples, each an object of features, and features that all examples share."""
-
-    examples: list[dict[str, Any]]
-    context: dict[str, Any] = {}
-    signature_name: str = ""
-
-
-class WireResults(msgspec.Struct, frozen=True, kw_only=True):
-    """For each example, pairs of label and score, or one number."""
-
-    results: list[Any]
-
-
-class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Every version of a model, the latest first.
-
-    `state` is LOADING, AVAILABLE, UNLOADING or END; the `error_code` of `status` is OK without an error.
-    """
-
-    model_version_status: list[dict[str, Any]]
-
-
-class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The resolved version, and its signatures."""
-
-    model_spec: dict[str, str]
-    metadata: dict[str, Any]
-
-
 class TensorFlowServing(HttpListener):
     """TensorFlow Serving's REST API, on its own port.
 
@@ -110,31 +62,11 @@ class TensorFlowServing(HttpListener):
         self._headers = tuple(_CORS_HEADERS.items()) if any_origin else ()
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        endpoints: list[Endpoint] = []
-        for suffix, target_text in (
-            ("", "versions"),
-            ("/versions/{version:int}", "version"),
-            ("/labels/{label:str}", "label"),
-        ):
-            path = f"{_MODEL}{suffix}"
-            state, signatures = f"The state of a model's {target_text}", "The signatures of a model"
-            endpoints += [
-                read_endpoint(path, state, answer=WireModelStatus, failures=(400, 404)),
-                read_endpoint(f"{path}/metadata", signatures, answer=WireModelMetadata, failures=(400, 404, 503)),
-            ]
-            endpoints += [
-                infer_endpoint(
-                    path,
-                    f"Ask a model to {verb}",
-                    verb=verb,
-                    start=partial(self._start, engine, verb),
-                    body=WirePredict if verb == "predict" else WireExamples,
-                    answer=WirePredictions if verb == "predict" else WireResults,
-                    failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
-                )
-                for verb in _INFERENCES
-            ]
-        return endpoints
+        return [
+            infer_endpoint(f"{_MODEL}{suffix}", verb=verb, start=partial(self._start, engine, verb))
+            for suffix in ("", "/versions/{version:int}", "/labels/{label:str}")
+            for verb in _INFERENCES
+        ]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return json_document("error", str(error))

@@ -18,7 +18,7 @@ from app.core.server.http.asgi import create_listener_app
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_MODELS
 from app.plugins.tensorflow_serving.routes import TensorFlowServing
-from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts, load_test_model
+from tests.support.servers.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.servers.grpc_server import build_engine_from_sources
 
 Client = TestClient[Litestar]
@@ -167,19 +167,6 @@ def test_listener_has_the_options(cors: str) -> None:
         # The main application loads the models, and it is not started here.
         answer = client.get("/v1/models/half_plus_two/metadata")
         assert ("access-control-allow-origin" in answer.headers, answer.status_code) == (cors == "*", 404)
-
-
-def test_openapi_schema_describes_the_listener() -> None:
-    app = app_with_parts(build_engine_from_sources([], load), listeners=[TensorFlowServing()])
-    with TestClient(app) as client:
-        schema = client.get("/schema").json()
-    assert [tag["name"] for tag in schema["tags"]] == ["tensorflow-serving"]
-    assert "a port of its own" in schema["tags"][0]["description"]
-    found = {(path, method) for path, operations in schema["paths"].items() for method in operations}
-    for end in ("", "/versions/{version}", "/labels/{label}"):
-        model = "/v1/models/{target}" + end
-        expected = {(model, "get"), (f"{model}/metadata", "get")}
-        assert found >= expected | {(f"{model}:{verb}", "post") for verb in ("predict", "classify", "regress")}
 
 
 def test_removed_metrics_path_says_what_to_use(client: Client) -> None:

@@ -16,7 +16,6 @@ from app.core.engine.models.servable import Servable
 from app.core.hooks import Parts
 from app.core.observers.metrics import Metrics
 from app.core.plugins import registry
-from app.core.protocols.protocol import HttpListener
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
@@ -96,7 +95,6 @@ def app_with_parts(
     protocol: str = "chariot-v2-kserve",
     metrics: CollectorRegistry | None = None,
     max_bytes: int = 2_000_000,
-    listeners: Sequence[HttpListener] = (),
     access: HttpAccess | None = None,
     entry: Entry | None = None,
 ) -> Litestar:
@@ -116,7 +114,6 @@ def app_with_parts(
         metrics or CollectorRegistry(),
         max_bytes,
         lifespan,
-        listeners,
         next((part.home for part in parts if part.home is not None), None),
         access,
         entry,

@@ -25,7 +25,6 @@ from app.plugins.page.page import WebPage
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.protocols import LISTENERS
 from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts
 from tests.support.servers.grpc_server import build_engine
 
@@ -83,7 +82,6 @@ def authenticated_app(
         protocol=protocol or ServerSettings().chariot_protocol,
         metrics=metrics,
         max_bytes=MAX_REQUEST_BYTES,
-        listeners=LISTENERS,
         access=http_access,
         entry=Entry(origins=origins),
     )

@@ -34,10 +34,9 @@ Home = Callable[[HttpRequest], Response[Any]]
 
 
 class ServedOperations(msgspec.Struct, frozen=True, eq=False):
-    """Provided by core, to describe a server: the operations of its main port by protocol, and its other ports."""
+    """Provided by core, to describe a server: the operations of its main port by protocol."""
 
     by_tag: Callable[[], Mapping[str, Sequence[Endpoint]]]
-    listeners: Sequence[HttpListener]
     access: HttpAccess
 
 
@@ -63,7 +62,6 @@ def create_app(
     metrics: CollectorRegistry,
     max_request_bytes: int,
     lifespan: Lifespan | None = None,
-    listeners: Sequence[HttpListener] = (),
     home: Home | None = None,
     access: HttpAccess | None = None,
     entry: Entry | None = None,
@@ -106,7 +104,7 @@ def create_app(
         return {"status": "alive"}
 
     def by_tag() -> Mapping[str, Sequence[Endpoint]]:
-        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
+        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in protocols}
         return {**endpoints, "charioteer": operations}
 
     own_handlers = [alive, show_metrics, show_liveness]
@@ -115,7 +113,7 @@ def create_app(
     allowed.add([*own_handlers, *handlers])
     app = _application(HeadSupport, engine, protocols, route_handlers, max_request_bytes, access, entry, lifespan)
     app.costly_prefixes, app.allowed = tuple(costly_prefixes), allowed
-    engine.provided.provide(ServedOperations, ServedOperations(by_tag, listeners, access))
+    engine.provided.provide(ServedOperations, ServedOperations(by_tag, access))
     return app
 
 

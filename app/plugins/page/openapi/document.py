@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.core.protocols.protocol import Endpoint, HttpListener
+from app.core.protocols.protocol import Endpoint
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -54,13 +54,8 @@ _REASONS = {
 }
 
 
-def describe_service(
-    operations: Mapping[str, Sequence[Endpoint]],
-    listeners: Sequence[HttpListener] = (),
-    *,
-    secured: bool = False,
-) -> dict[str, Any]:
-    """Return the OpenAPI document of operations, by their protocol, and with tags for `listeners`.
+def describe_service(operations: Mapping[str, Sequence[Endpoint]], *, secured: bool = False) -> dict[str, Any]:
+    """Return the OpenAPI document of operations, by their protocol.
 
     A path that protocols share accepts and returns all their shapes.
     """
@@ -84,10 +79,6 @@ def describe_service(
     return {
         "openapi": "3.1.0",
         "info": {"title": "Charioteer", "version": __version__},
-        "tags": [
-            {"name": listener.name, "description": f"{listener.title}, on a port of its own: not served on this one"}
-            for listener in listeners
-        ],
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": components, **({"securitySchemes": _SCHEMES} if secured else {})},
     }

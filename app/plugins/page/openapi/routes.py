@@ -52,6 +52,6 @@ def describing(engine: Engine) -> Parts:
     @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))
     def show_schema() -> Mapping[str, Any]:
         (served,) = engine.provided.find(ServedOperations)
-        return describe_service(served.by_tag(), served.listeners, secured=served.access.requires_credentials)
+        return describe_service(served.by_tag(), secured=served.access.requires_credentials)
 
     return Parts(handlers=(show_schema, redirect_to_schema), operations=_OPERATIONS)
