@@ -47,12 +47,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return description.task_type, list(description.labels), list(description.inputs), list(description.outputs)
 
 
-class ModelUnavailable(msgspec.Struct, frozen=True):
-    """The model could not be loaded, or can no longer answer calls. `reason` is a sentence for its owner."""
-
-    reason: str
-
-
 class Failure(msgspec.Struct, frozen=True):
     """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import Any, cast
 
-from app.core.engine.remote import ModelUnavailable
 from app.core.plugin_loading import VARIABLE
 from app.core.settings.model import ModelError, ModelSource
 
@@ -79,8 +78,8 @@ class ModelProcess:
         deadline = time.monotonic() + seconds
         try:
             while self.control.poll(max(0.0, deadline - time.monotonic())):
-                if isinstance(message := self.next_message(), ModelUnavailable):
-                    raise ModelError(message.reason)
+                if isinstance(message := self.next_message(), ModelError):
+                    raise message
                 if message is not None:
                     return message
         except (EOFError, OSError):
@@ -117,8 +116,10 @@ class ModelProcess:
         name = signal.Signals(-status).name if -status in set(signal.Signals) else ""
         return f"signal {-status}, {name}" if name else f"signal {-status}"
 
-    def close(self) -> None:
-        """Stop the process and all processes that it has started. A call in flight closes its connection itself."""
+    def close(self, reason: str = "") -> None:
+        """Stop the process and all processes that it has started; kill it for a `reason`."""
+        if reason:
+            self.kill(reason)
         for connection in (self.control, *self.free):
             connection.close()
         self.wait_ended()
@@ -133,5 +134,4 @@ def run_in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> An
     try:
         return process.outcome()
     finally:
-        process.kill("its job was done")
-        process.close()
+        process.close("its job was done")

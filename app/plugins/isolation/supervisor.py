@@ -228,8 +228,7 @@ class Supervisor:
             if self.binding.done() and binding.interface != self.binding.result().interface:
                 raise ModelError("its files have changed since it was loaded; reload it")
         except BaseException:
-            process.kill("it was not loaded")
-            process.close()
+            process.close("it was not loaded")
             raise
         self._publish(process, "")
         if self.binding.done():
@@ -244,17 +243,15 @@ class Supervisor:
         try:
             while not self._closing:
                 if process.control.poll(_POLL_SECONDS) and (message := process.next_message()) is not None:
-                    process.kill(f"it hung: {message.reason}")
+                    process.kill(f"it hung: {message}")
         except Exception as error:  # noqa: BLE001  a process with corrupted memory may send anything
             if not isinstance(error, EOFError | OSError):
                 process.kill("it sent a message that cannot be read")
             reason = process.wait_ended()
         calls = self._max_calls - len(process.free)
         self._publish(None, self._ended_message(reason) if reason else "")
-        if calls and not reason:
-            # The remaining calls are cancelled, and a graceful stop would wait for them.
-            process.kill("it was still in a call when it had to stop")
-        process.close()
+        # A graceful stop would wait for the remaining calls, which are cancelled.
+        process.close("it was still in a call when it had to stop" if calls and not reason else "")
         return {"how": reason, "calls": calls}
 
     def _publish(self, process: ModelProcess | None, reason: str) -> None:

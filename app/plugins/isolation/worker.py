@@ -4,7 +4,6 @@ import ctypes
 import gc
 import logging
 import os
-import pickle
 import resource
 import signal
 import threading
@@ -18,9 +17,9 @@ from typing import Any
 from app.core.engine.cancellation import cancellation_scope
 from app.core.engine.error_text import error_text
 from app.core.engine.models.servable import Servable
-from app.core.engine.remote import Binding, Failure, ModelUnavailable
+from app.core.engine.remote import Binding, Failure
 from app.core.server.process_setup import configure_process, freeze_garbage
-from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.model import ModelError
 from app.plugins.isolation.settings import IsolationSettings
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -52,13 +51,18 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
     if calls:
         gc.disable()
         configure_process()
-    outcome = _run_job(job, source)
+    max_bytes, limit = source.settings.of(IsolationSettings).memory_limit_bytes, ""
+    if max_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
+        limit = f" (the memory limit of its process is {max_bytes:,} bytes)"
     try:
+        outcome = job(source)
         report(Binding.of(outcome) if isinstance(outcome, Servable) else outcome)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        report(ModelUnavailable(f"{source.folder} cannot run in its own process: {error_text(error)}"))
+    except BaseException as error:  # noqa: BLE001  the server must receive every error
+        cause = f"{source.folder} cannot run in its own process: {error_text(error)}"
+        report(ModelError(f"{error if isinstance(error, ModelError) else cause}{limit}"))
         return
-    if not isinstance(outcome, Servable):
+    if not calls:
         return
     freeze_garbage()
     # Runtimes close the models that are left at exit.
@@ -67,7 +71,7 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
         threading.Thread(target=CallServer(call, outcome).serve, daemon=True).start()
     while not control.poll(_HEALTH_CHECK_SECONDS):
         if reason := outcome.unavailable_reason:
-            report(ModelUnavailable(reason))
+            report(ModelError(reason))
             os._exit(1)
 
 
@@ -83,19 +87,6 @@ def _bind_to_server(name: str) -> None:
     # had half of the machine's memory more.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
-
-
-def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> object:
-    max_bytes, limit = source.settings.of(IsolationSettings).memory_limit_bytes, ""
-    if max_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
-        limit = f" (the memory limit of its process is {max_bytes:,} bytes)"
-    try:
-        return job(source)
-    except ModelError as error:
-        return ModelUnavailable(f"{error}{limit}")
-    except BaseException as error:  # noqa: BLE001  the server must receive every error
-        return ModelUnavailable(f"{source.folder} cannot be used: {error_text(error)}{limit}")
 
 
 class _ServerLogHandler(logging.Handler):
@@ -152,13 +143,12 @@ class CallServer:
 
     def _run(self, kind: str, inputs: Any) -> Any:
         model: Any = self._servable.model
-        match kind:
-            case "predict":
-                return list(model(inputs))
-            case "explain":
-                return list(model.explain(inputs))
-            case "close":
-                return self._chunks.close()
-            case "stream":
-                self._chunks = model.stream(inputs)
+        if kind == "predict":
+            return list(model(inputs))
+        if kind == "explain":
+            return list(model.explain(inputs))
+        if kind == "close":
+            return self._chunks.close()
+        if kind == "stream":
+            self._chunks = model.stream(inputs)
         return next(self._chunks, None)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from app.core.engine.cancellation import raise_if_cancelled
-from app.core.engine.remote import Binding, Failure, ModelUnavailable
+from app.core.engine.remote import Binding, Failure
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.ray.replica import model_id
@@ -49,11 +49,11 @@ class RemoteModel:
         self._seconds = timeout_seconds
         self._retries = retries
         try:
-            binding: Binding | ModelUnavailable = self._request("bind", source)
+            binding: Binding | Failure = self._request("bind", source)
         except InferenceError as error:
             raise ModelError(error.message) from error
-        if isinstance(binding, ModelUnavailable):
-            raise ModelError(binding.reason)
+        if isinstance(binding, Failure):
+            raise ModelError(binding.message)
         self.binding = binding
         self.explain = partial(self._call, "explain") if binding.explains else None
 
@@ -67,8 +67,6 @@ class RemoteModel:
         outcome: Any = self._request(method, *arguments)
         if isinstance(outcome, Failure):
             raise outcome.to_error()
-        if isinstance(outcome, ModelUnavailable):
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, outcome.reason)
         return outcome
 
     def _request(self, method: str, *arguments: object) -> Any:

@@ -8,16 +8,16 @@ from typing import Any
 
 from app.core.assembly.models import load
 from app.core.engine.models.servable import Servable, call_model
-from app.core.engine.remote import Binding, Failure, ModelUnavailable
+from app.core.engine.remote import Binding, Failure
 from app.core.server.process_setup import configure_process
 from app.core.settings.model import ModelError, ModelSource
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 # The type checker's environment has no Ray, so its names are Any.
 _serve: Any = importlib.import_module("ray.serve")
 
 
-Outcome = Sequence[Any] | Failure | ModelUnavailable
+Outcome = Sequence[Any] | Failure
 """A prediction for each input, or the error."""
 
 
@@ -32,6 +32,10 @@ def run_batch(
             return [Failure.from_error(error)]
         return [run_batch(model, [call])[0] for call in calls]
     return [[next(answers) for _ in call] for call in calls]
+
+
+def _not_ready(error: ModelError) -> Failure:
+    return Failure(ErrorKind.MODEL_NOT_READY, str(error))
 
 
 def model_id(source: ModelSource) -> str:
@@ -57,12 +61,12 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             configure_process()
             self._sources: dict[str, ModelSource] = {}
 
-        async def bind(self, source: ModelSource) -> Binding | ModelUnavailable:
+        async def bind(self, source: ModelSource) -> Binding | Failure:
             """Load a model, and return what the ingress needs."""
             try:
                 return Binding.of(await self._servable(source))
             except ModelError as error:
-                return ModelUnavailable(str(error))
+                return _not_ready(error)
 
         @_serve.batch(max_batch_size=batch_size, batch_wait_timeout_s=batch_wait_seconds)
         async def predict(self, sources: list[ModelSource], inputs: list[Sequence[Any]]) -> list[Outcome]:
@@ -73,7 +77,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
                 try:
                     servable = await self._servable(sources[indices[0]])
                 except ModelError as error:
-                    answers: Sequence[Outcome] = [ModelUnavailable(str(error))] * len(indices)
+                    answers: Sequence[Outcome] = [_not_ready(error)] * len(indices)
                 else:
                     answers = await asyncio.to_thread(run_batch, servable.model, [inputs[index] for index in indices])
                 for index, answer in zip(indices, answers, strict=True):
@@ -85,7 +89,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             try:
                 model = (await self._servable(source)).model
             except ModelError as error:
-                return ModelUnavailable(str(error))
+                return _not_ready(error)
             inputs, *others = arguments
             (outcome,) = await asyncio.to_thread(
                 run_batch, lambda batch: getattr(model, method)(batch, *others), [inputs]

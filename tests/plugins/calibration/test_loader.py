@@ -57,11 +57,10 @@ def test_classes_are_answered_with_their_temperature(tmp_path: Path) -> None:
     assert [answer.score for answer in answers] == pytest.approx(expected / expected.sum(), abs=1e-5)
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_threshold_of_a_request_applies_to_probabilities(tmp_path: Path, isolate: bool) -> None:
+def test_threshold_of_a_request_applies_to_probabilities(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "detector", CODE)
     higher, lower = PlattLine(intercept=1.0), PlattLine(intercept=-1.0)
-    _calibrated(folder, Calibration(method="platt", line=higher, classes={"dog": lower}), isolate=isolate)
+    _calibrated(folder, Calibration(method="platt", line=higher, classes={"dog": lower}))
     model = InProcessModel(folder, allow_code=True)
     answers: Any = model.ask(PIXELS, score_threshold=0.6)
     assert [(answer.label, answer.score) for answer in answers] == [("cat", pytest.approx(0.6444, abs=1e-3))]

@@ -5,21 +5,17 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any
 
 from app.core.engine.cancellation import CombinedToken, cancellation_scope, current_token
+from app.core.engine.models.steps import Runner
 from app.core.engine.scheduling.thread_pool import is_contended, release_worker
-from tasks.inference.response import Prediction
-from tasks.task import Model
-
-InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 _MAX_WAITING_BATCHES = 2
 """Number of full batches that may wait while their workers take other jobs."""
 
 
-class BatchingRunner(Generic[InputT, PredictionT]):
+class BatchingRunner:
     """Run a model on the inputs of several requests at once.
 
     The first request leads: it waits up to `max_delay` for others, and calls the model for all of them. While a request
@@ -27,22 +23,22 @@ class BatchingRunner(Generic[InputT, PredictionT]):
     the model separately, so that one bad request fails alone.
 
     Args:
-        model: the model to call.
+        runner: runs the model on one batch.
         max_size: maximum number of inputs in a batch. A larger request is a batch of its own.
         max_delay: seconds that the first request waits for others; it does not wait if no other job runs or waits.
     """
 
-    def __init__(self, model: Model[InputT, PredictionT], max_size: int, max_delay: float) -> None:
-        self._model = model
+    def __init__(self, runner: Runner, max_size: int, max_delay: float) -> None:
+        self._run = runner
         self._max_size = max_size
         self._max_delay = max_delay
         self._lock = threading.Lock()
-        self._waiting: deque[_PendingCall[InputT, PredictionT]] = deque()
+        self._waiting: deque[_PendingCall] = deque()
         self._waiting_inputs = 0
-        self._leader: _PendingCall[InputT, PredictionT] | None = None
+        self._leader: _PendingCall | None = None
 
-    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        call: _PendingCall[InputT, PredictionT] = _PendingCall(inputs)
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        call = _PendingCall(inputs)
         with self._lock:
             self._waiting.append(call)
             self._waiting_inputs += len(inputs)
@@ -60,9 +56,9 @@ class BatchingRunner(Generic[InputT, PredictionT]):
                 call.ready.wait()
         if not call.is_done and not call.unbatched:
             self._lead(call)
-        return self._model(inputs) if call.unbatched else call.result()
+        return self._run(inputs) if call.unbatched else call.result()
 
-    def _lead(self, leader: "_PendingCall[InputT, PredictionT]") -> None:
+    def _lead(self, leader: "_PendingCall") -> None:
         """Collect a batch that starts with `leader`, and call the model."""
         if self._waiting_inputs < self._max_size and is_contended():
             with release_worker():
@@ -73,7 +69,7 @@ class BatchingRunner(Generic[InputT, PredictionT]):
         inputs = [value for call in batch for value in call.inputs]
         try:
             with cancellation_scope(CombinedToken([call.token for call in batch])):
-                predictions = self._model(inputs)
+                predictions = self._run(inputs)
             if len(batch) > 1 and len(predictions) != len(inputs):
                 raise ValueError(f"{len(predictions)} predictions for {len(inputs)} inputs")
         except BaseException as error:  # noqa: BLE001  it belongs to the request that made the model fail
@@ -92,9 +88,9 @@ class BatchingRunner(Generic[InputT, PredictionT]):
         for call in batch:
             call.set_result(list(islice(remaining, len(call.inputs))))
 
-    def _take_batch(self) -> "list[_PendingCall[InputT, PredictionT]]":
+    def _take_batch(self) -> "list[_PendingCall]":
         """Return the calls of the next batch, and make the next waiting call the leader of the batch after it."""
-        batch: list[_PendingCall[InputT, PredictionT]] = []
+        batch: list[_PendingCall] = []
         size = 0
         with self._lock:
             while self._waiting and (not batch or size + len(self._waiting[0].inputs) <= self._max_size):
@@ -111,10 +107,10 @@ class BatchingRunner(Generic[InputT, PredictionT]):
         return batch
 
 
-class _PendingCall(Generic[InputT, PredictionT]):
+class _PendingCall:
     """The inputs of one request, and their predictions or error."""
 
-    def __init__(self, inputs: Sequence[InputT]) -> None:
+    def __init__(self, inputs: Sequence[Any]) -> None:
         self.inputs = inputs
         self.token = current_token()
         self.enqueued_at = time.monotonic()
@@ -124,15 +120,15 @@ class _PendingCall(Generic[InputT, PredictionT]):
         """Set when the batch is full."""
         self.unbatched = False
         self.is_done = False
-        self._predictions: Sequence[PredictionT] = ()
+        self._predictions: Sequence[Any] = ()
         self._error: BaseException | None = None
 
-    def set_result(self, predictions: Sequence[PredictionT] = (), error: BaseException | None = None) -> None:
+    def set_result(self, predictions: Sequence[Any] = (), error: BaseException | None = None) -> None:
         self._predictions, self._error = predictions, error
         self.is_done = True
         self.ready.set()
 
-    def result(self) -> Sequence[PredictionT]:
+    def result(self) -> Sequence[Any]:
         if self._error is not None:
             raise self._error
         return self._predictions

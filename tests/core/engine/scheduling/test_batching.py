@@ -62,7 +62,7 @@ def busy_workers(count: int = 2) -> Generator[ThreadPool]:
         workers.close()
 
 
-def submit(workers: ThreadPool, model: BatchingRunner[str, Generation], *texts: str) -> "Future[list[str]]":
+def submit(workers: ThreadPool, model: BatchingRunner, *texts: str) -> "Future[list[str]]":
     return submit_for(workers, "m", lambda: [generation.text for generation in model(texts)])
 
 
