@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from app.plugins.recording.export.writing import export
+from app.plugins.recording.export.writing import export_inferences
 from app.plugins.recording.inference import RecordedInference
 from metadata.request import MetadataEntry
 from tests.support.servers.client_environments import python_with
@@ -40,7 +40,7 @@ def run(code: str, folder: Path) -> str:
         )
         for index, (started, label, score) in enumerate([*found, (_NOVEMBER_5 - 30 * _DAY, "car", 0.1)])
     ]
-    export([inferences], folder / "found.parquet", "parquet")
+    export_inferences([inferences], folder / "found.parquet", "parquet")
     command = [str(python_with("analysis")), "-c", code]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert process.returncode == 0, process.stderr

@@ -32,9 +32,9 @@ _TOKEN_SECONDS = 240
 """A JSON Web Token of Label Studio is valid for five minutes."""
 _MAX_TOKEN_BYTES = 64 * 1024
 
-Origin = tuple[str, str, int]
+_Origin = tuple[str, str, int]
 """The scheme, the name and the port of a host."""
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ImageReader:
@@ -182,11 +182,11 @@ def _items(text: str) -> list[str]:
     return [item for item in map(str.strip, text.split(",")) if item]
 
 
-def _origin_of(url: httpx.URL) -> Origin:
+def _origin_of(url: httpx.URL) -> _Origin:
     return url.scheme, url.host, url.port or _PORTS.get(url.scheme, 0)
 
 
-def _read_origin(option: str, text: str) -> Origin:
+def _read_origin(option: str, text: str) -> _Origin:
     try:
         url = httpx.URL(text if "://" in text else f"https://{text}")
     except httpx.InvalidURL:
@@ -196,7 +196,7 @@ def _read_origin(option: str, text: str) -> Origin:
     return _origin_of(url)
 
 
-def _read_network(text: str) -> Network:
+def _read_network(text: str) -> _Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:

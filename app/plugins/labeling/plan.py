@@ -42,7 +42,7 @@ class _Region(msgspec.Struct):
     from_name: str = ""
 
 
-class Label(msgspec.Struct, frozen=True):
+class TagLabel(msgspec.Struct, frozen=True):
     """A label that people can choose."""
 
     stored: str  # its name in annotations: `alias`, by default `value`
@@ -56,7 +56,7 @@ class Control(msgspec.Struct, frozen=True):
     tag: str
     image: str
     attributes: Mapping[str, str]
-    labels: list[Label]
+    labels: list[TagLabel]
 
     def option(self, name: str, default: str = "") -> str:
         """Return the attribute ``model_<name>`` in lower case."""
@@ -216,7 +216,7 @@ def parse_label_config(text: str, path: str) -> LabelConfig:
     if len(text) > _MAX_CHARACTERS:
         raise too_large(_MAX_CHARACTERS, "characters", len(text), path)
     config = LabelConfig([], {})
-    labels: list[list[Label]] = [[]]  # those of each open tag
+    labels: list[list[TagLabel]] = [[]]  # those of each open tag
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         name, value = attributes.get("name"), attributes.get("value")
@@ -243,8 +243,8 @@ def parse_label_config(text: str, path: str) -> LabelConfig:
     return config
 
 
-def _label(value: str, attributes: Mapping[str, str]) -> Label:
+def _label(value: str, attributes: Mapping[str, str]) -> TagLabel:
     alias, index = attributes.get("alias", ""), attributes.get("model_index", "")
     predicted = [name.strip() for name in attributes.get("predicted_values", "").split(",")]
     names = [name for name in predicted if name] or [name for name in (value, alias) if name]
-    return Label(alias or value, names, int(index) if index.isdecimal() else None)
+    return TagLabel(alias or value, names, int(index) if index.isdecimal() else None)

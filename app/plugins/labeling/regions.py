@@ -19,7 +19,7 @@ from tasks.oriented_object_detection import OrientedObject
 from tasks.vision.contours import contours_inside, mask_of_contours
 
 Region = dict[str, Any]
-Shape = DetectedObject | OrientedObject | SegmentedObject
+_Shape = DetectedObject | OrientedObject | SegmentedObject
 
 PIXEL_CENTRE = 0.5
 """Records have the centres of pixels, labelling tools the corners."""
@@ -67,7 +67,7 @@ def _regions(
             yield 0, {"value": {"choices": [names[record.label] for record in classes]}, "score": classes[0].score}
     else:
         for index, record in enumerate(records):
-            if not isinstance(record, Shape) or record.label not in names:
+            if not isinstance(record, _Shape) or record.label not in names:
                 continue
             if control.tag == "KeyPointLabels":
                 yield from ((index, region) for region in _keypoints(control, record, width, height))
@@ -77,7 +77,7 @@ def _regions(
                 yield index, {"value": {**value, **labels}, "score": record.score}
 
 
-def _values(tag: str, record: Shape, width: int, height: int) -> Sequence[Mapping[str, object]]:
+def _values(tag: str, record: _Shape, width: int, height: int) -> Sequence[Mapping[str, object]]:
     """Return the shapes of an object: a rectangle, a mask, or a polygon for each of its parts."""
     if isinstance(record, DetectedObject):
         x, y = 100 * record.xmin / width, 100 * record.ymin / height
@@ -137,7 +137,7 @@ def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mappi
     return min(candidates, key=lambda value: max(0, -value["x"], -value["y"], *(value[name] - 100 for name in names)))
 
 
-def _keypoints(control: Control, record: Shape, width: int, height: int) -> Iterator[Region]:
+def _keypoints(control: Control, record: _Shape, width: int, height: int) -> Iterator[Region]:
     """Yield a region for each keypoint of an object whose number a label has as its `model_index`."""
     labels = {label.index: label.stored for label in control.labels if record.label in label.names}
     size, threshold = control.number("point_size", 1), control.number("point_threshold", 0)

@@ -40,7 +40,7 @@ from tasks.vision.header import image_size
 from tasks.vision.request import IMAGE_INPUT
 
 if TYPE_CHECKING:
-    from app.plugins.evaluation.truths.matching import Outcome
+    from app.plugins.evaluation.truths.matching import LabelOutcome
     from app.plugins.recording.truth_store import TruthStore
 
 _logger = logging.getLogger(__name__)
@@ -231,17 +231,17 @@ async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:
     return json_response(msgspec.json.encode({"result": result, "status": "ok"}), 201)
 
 
-def _store_task(truths: "TruthStore", task: Mapping[str, object], *, complete: bool) -> "Outcome | None":
+def _store_task(truths: "TruthStore", task: Mapping[str, object], *, complete: bool) -> "LabelOutcome | None":
     """Store the annotation of a task as the truth of all inferences of its image; None without one."""
     # Import late: servers without truths start faster.
     from app.plugins.evaluation.dataset import EvaluationError
     from app.plugins.evaluation.truths.importing import read_task
-    from app.plugins.evaluation.truths.matching import Outcome, add_labels
+    from app.plugins.evaluation.truths.matching import LabelOutcome, add_labels
 
     try:
         outcome = next(iter(add_labels(truths, read_task(task, complete=complete))), None)
     except EvaluationError as error:
-        outcome = Outcome(result="invalid", error=str(error))
+        outcome = LabelOutcome(result="invalid", error=str(error))
     if outcome is not None and outcome.result != "matched":
         # Label Studio does not show answers to its events.
         _logger.warning("an annotation of Label Studio is no truth: %s %s", outcome.result, outcome.error)

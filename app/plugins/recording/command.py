@@ -14,7 +14,7 @@ from rich.table import Table
 
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.settings.server import SettingsError
-from app.plugins.recording.export.writing import Format, best_prediction, export, format_of
+from app.plugins.recording.export.writing import Format, best_prediction, export_inferences, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.reader import ResultPage, default_reason, open_recordings
@@ -53,7 +53,7 @@ def inferences(
         after: Start of the page: the value that the previous page ended with.
         json: Print a page as JSON instead of a table.
         to: Export to this file: .parquet, .jsonl, or .json for COCO; with --format yolo, to this new folder.
-        format: Format of the export, if the file name does not show it.
+        format: Format of the export_inferences, if the file name does not show it.
         content: What COCO and YOLO have as objects: the records of the answer, or the truth, for training. Without the
             right records as its truth, an inference is left out.
         images: Folder of recorded images (--record-images), for --format yolo.
@@ -155,7 +155,7 @@ def _export(
         def show(count: int) -> None:
             status.update(f"Exporting ... {counted(count, 'inference')}")
 
-        result = export(batches, to, export_format, show, images)
+        result = export_inferences(batches, to, export_format, show, images)
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
         reason = f"{_SKIPPED[export_format]}{'; --with truth needs the complete right records' if only_truths else ''}"

@@ -32,7 +32,7 @@ def image_path(folder: Path, digest: str) -> Path:
     return folder / digest[:2] / digest
 
 
-def read_image(folder: Path | None, image: RecordedImage | None) -> bytes | None:
+def read_recorded_image(folder: Path | None, image: RecordedImage | None) -> bytes | None:
     """Return the file that the client sent, or None if it was not stored in `folder` or was deleted."""
     if folder is None or image is None or not image.kept or not DIGEST.fullmatch(image.digest):
         return None

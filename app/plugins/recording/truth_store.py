@@ -88,7 +88,7 @@ class TruthStore:
         if inference.records is None:
             raise invalid(f"Expected an inference with an answer, got {inference.error or 'an error'}", "id")
         if answer.records is None:
-            truth = verdict_of(answer)
+            truth = truth_of_verdict(answer)
         else:
             if not judges:
                 raise invalid(
@@ -127,7 +127,7 @@ class TruthStore:
         return inference
 
 
-def verdict_of(answer: RightAnswer) -> Truth:
+def truth_of_verdict(answer: RightAnswer) -> Truth:
     """Return a truth without records."""
     verdict, now = answer.verdict or "right", time.time_ns() // 1000
     return Truth(verdict=verdict, source=answer.source, comment=answer.comment, time=now)

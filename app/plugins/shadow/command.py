@@ -12,7 +12,14 @@ from app.core.settings.server import SettingsError
 from app.plugins.evaluation.metrics.intervals import Estimate
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.store import parse_dsn
-from app.plugins.shadow.report import Agreement, JudgedImage, Verdict, agreement_of, judge, verdict_of
+from app.plugins.shadow.report import (
+    JudgedImage,
+    ShadowVerdict,
+    VersionAgreement,
+    agreement_of,
+    judge_image,
+    shadow_verdict,
+)
 from app.plugins.shadow.rows import ComparedInference, read_compared
 from app.report import Cell, Report, Table, print_report, to_json
 from tasks.inference.error import InferenceError
@@ -68,14 +75,14 @@ def shadow(
     unreadable = 0
     for one in compared if truth else ():
         try:
-            image = judge(one)
+            image = judge_image(one)
         except ValueError:
             unreadable += 1
         else:
             judged += [] if image is None else [image]
     if truth and not judged:
         stop("No image that both versions answered has a complete truth; import truths of recorded inferences first")
-    verdict = verdict_of(judged, margin) if truth else None
+    verdict = shadow_verdict(judged, margin) if truth else None
     differing = [one.inference.id for one in compared if one.answer.agreed is False]
     if json:
         found = {"agreement": agreement, "verdict": verdict, "differing": differing, "unreadable": unreadable}
@@ -92,7 +99,11 @@ def _pair(compared: ComparedInference) -> tuple[str, str, str]:
 
 
 def _present(
-    pair: tuple[str, str, str], agreement: Agreement, verdict: Verdict | None, differing: Sequence[str], unreadable: int
+    pair: tuple[str, str, str],
+    agreement: VersionAgreement,
+    verdict: ShadowVerdict | None,
+    differing: Sequence[str],
+    unreadable: int,
 ) -> Report:
     model, champion, version = pair
     rows: list[tuple[Cell, ...]] = [("same answer", agreement.images, *_cells(agreement.agreed))]

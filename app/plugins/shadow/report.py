@@ -34,7 +34,7 @@ class JudgedImage(msgspec.Struct, frozen=True, kw_only=True):
     shadow: Counts
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class VersionAgreement(msgspec.Struct, frozen=True, kw_only=True):
     """How often two versions agree."""
 
     images: int  # number of images that both answered
@@ -47,7 +47,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     time_ratio: float
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class VersionScores(msgspec.Struct, frozen=True, kw_only=True):
     """F1 of two versions; of classes it is the accuracy."""
 
     champion: float
@@ -55,22 +55,22 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     difference: Estimate  # the second minus the first
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a shadow version may replace its champion."""
 
     images: int  # number of images with a truth that both versions can be compared with
-    all: Comparison
+    all: VersionScores
     reasons: Sequence[str]  # why it may not; empty if it may
     needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
 
-def agreement_of(answers: Sequence[ShadowAnswer]) -> Agreement:
+def agreement_of(answers: Sequence[ShadowAnswer]) -> VersionAgreement:
     """Return the agreement in the answers of one shadow version, at least one without an error."""
     answered = [answer for answer in answers if answer.agreed is not None]
     ious = [row.mean_iou for row in answered if row.mean_iou is not None]
     milliseconds = [(row.champion_ms or 0.0, row.shadow_ms or 0.0) for row in answered]
     champion_ms, shadow_ms = np.median(milliseconds, axis=0).tolist()
-    return Agreement(
+    return VersionAgreement(
         images=len(answered),
         failed=len(answers) - len(answered),
         agreed=wilson(sum(bool(row.agreed) for row in answered) / len(answered), len(answered)),
@@ -80,7 +80,7 @@ def agreement_of(answers: Sequence[ShadowAnswer]) -> Agreement:
     )
 
 
-def judge(compared: ComparedInference) -> JudgedImage | None:
+def judge_image(compared: ComparedInference) -> JudgedImage | None:
     """Compare both answers with the truth; None for texts, and if the truth is incomplete or a record is missing.
 
     Raise ValueError when records cannot be read, such as redacted ones.
@@ -117,7 +117,7 @@ def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Cou
     return {label: (hits[label], wrong[label], missed[label]) for label in {*hits, *wrong, *missed}}
 
 
-def verdict_of(judged: Sequence[JudgedImage], margin: float) -> Verdict:
+def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdict:
     """Return whether the shadow version is not inferior by more than `margin`, 0..1, from at least one image."""
     scores = pair(*_sums(judged))
     difference = scores.difference()
@@ -136,9 +136,9 @@ def verdict_of(judged: Sequence[JudgedImage], margin: float) -> Verdict:
     if len(judged) < MIN_TRUTHS:
         reasons.insert(0, f"at least {MIN_TRUTHS} images with truths are needed, and there are {len(judged)}")
         needed = max(needed, MIN_TRUTHS)
-    return Verdict(
+    return ShadowVerdict(
         images=len(judged),
-        all=Comparison(champion=scores.champion, shadow=scores.shadow, difference=difference),
+        all=VersionScores(champion=scores.champion, shadow=scores.shadow, difference=difference),
         reasons=reasons,
         needed=needed,
     )

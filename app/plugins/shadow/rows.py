@@ -11,7 +11,7 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.filters import contains
 from app.plugins.recording.query.reader import RecordingReader
-from app.plugins.recording.stores.rows import to_json
+from app.plugins.recording.stores.rows import json_text
 from app.plugins.recording.stores.store import Store, StoreError
 from app.plugins.recording.stores.tables import recordings
 
@@ -107,7 +107,7 @@ def read_compared(
     if model is not None:
         condition &= recordings.c.model == model
     if version is not None:
-        condition &= contains(recordings.c.shadow, f'{{"version":{to_json(version)},', reader.dialect)
+        condition &= contains(recordings.c.shadow, f'{{"version":{json_text(version)},', reader.dialect)
     inferences = reader.find(condition, limit)
     statement = select(recordings.c.id, recordings.c.shadow).where(condition)
     statement = statement.order_by(recordings.c.number.desc()).limit(limit)

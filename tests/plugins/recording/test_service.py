@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.command import inferences
-from app.plugins.recording.export.writing import Format, export
+from app.plugins.recording.export.writing import Format, export_inferences
 from app.plugins.recording.inference import RecordedImage, RecordedInference, Truth
 from app.plugins.recording.inference_query import InferenceQuery
 from app.plugins.recording.query.reader import open_recordings
@@ -168,14 +168,14 @@ def test_unknown_truth_is_rejected(filled: str) -> None:
 def test_parquet_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     # pyarrow has no type annotations.
     parquet: Any = import_module("pyarrow.parquet")
-    export([RECORDED[2:]], tmp_path / "new.parquet", "parquet")
+    export_inferences([RECORDED[2:]], tmp_path / "new.parquet", "parquet")
     table = parquet.read_table(tmp_path / "new.parquet")
     parquet.write_table(table.drop_columns(["reason", "probability", "truth"]), tmp_path / "old.parquet")
     assert open_recordings(str(tmp_path / "old.parquet")).page(InferenceQuery(), 10).inferences == RECORDED[2:]
 
 
 def test_coco_with_truth_has_the_right_objects_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    export([RECORDED], tmp_path / "found.jsonl", "jsonl")
+    export_inferences([RECORDED], tmp_path / "found.jsonl", "jsonl")
     inferences(str(tmp_path / "found.jsonl"), to=tmp_path / "labels.json", content="truth")
     written = json.loads((tmp_path / "labels.json").read_text())
     assert [image["inference"] for image in written["images"]] == ["1-0-0"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.clients.protocol import Records
 from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.collection import CollectedAnswers
@@ -12,7 +13,7 @@ from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item, Label
 from app.plugins.evaluation.masks import predicted_mask
 from app.plugins.evaluation.metrics.intervals import format_interval, wilson
 from app.plugins.evaluation.recorded_answers import only_model
-from app.plugins.evaluation.truths.judging import Records, item_of
+from app.plugins.evaluation.truths.judging import item_of
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.inference_query import ANY_REASON, NO_ERROR, RANDOM_SAMPLE, InferenceQuery
 from app.plugins.recording.query.reader import open_recordings

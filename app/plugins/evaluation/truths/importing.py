@@ -8,13 +8,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from app.clients.protocol import Records
 from app.plugins.evaluation.dataset import EvaluationError, Item, LabelErrors, LabelledObject, Ring
 from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_json
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.masks import decode_mask
-from app.plugins.evaluation.truths.judging import Kind, Records
+from app.plugins.evaluation.truths.judging import Kind
 from app.plugins.evaluation.truths.label_studio import annotated_images
-from app.plugins.evaluation.truths.matching import Label, digest_in, read_line
+from app.plugins.evaluation.truths.matching import ImportedLabel, digest_in, read_line
 from app.plugins.recording.truth_store import RightAnswer
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
@@ -27,7 +28,9 @@ _TOLERANCE = 1e-3
 """Difference of the diagonals of a rectangle, as a share of their length."""
 
 
-def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOptions) -> tuple[str, Sequence[Label]]:
+def read_labels(
+    path: Path, label_format: LabelFormat | None, options: DatasetOptions
+) -> tuple[str, Sequence[ImportedLabel]]:
     """Return the format and the labels of a file or folder.
 
     Images are not needed, except by formats that measure in fractions of them. Raise EvaluationError when it cannot be
@@ -49,7 +52,7 @@ def read_labels(path: Path, label_format: LabelFormat | None, options: DatasetOp
     return found, labels
 
 
-def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[Label]:
+def read_task(task: Mapping[str, object], *, complete: bool) -> Sequence[ImportedLabel]:
     """Return the label of a task of Label Studio; none without a finished annotation.
 
     Without `complete`, objects are missing that the project has no label for. Raise EvaluationError when an annotation
@@ -85,8 +88,8 @@ def _format_of(path: Path) -> LabelFormat | None:
     return None
 
 
-def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:
-    labels: list[Label] = []
+def _read_lines(path: Path, errors: LabelErrors) -> Sequence[ImportedLabel]:
+    labels: list[ImportedLabel] = []
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if line.strip():
             try:
@@ -96,14 +99,14 @@ def _read_lines(path: Path, errors: LabelErrors) -> Sequence[Label]:
     return labels
 
 
-def _label(item: Item, source: str, *, complete: bool = True) -> Label:
+def _label(item: Item, source: str, *, complete: bool = True) -> ImportedLabel:
     name = PurePosixPath(item.id).name
     # Exports name images by their digest. For raw pixels it is not the file's.
     digest = digest_in(name)
     if digest is None and item.image.is_file():
         digest = hashlib.sha256(item.image.read_bytes()).hexdigest()
     complete = complete and not any(label.ignored for label in item.objects)
-    return Label(
+    return ImportedLabel(
         id=item.metadata.get("inference"),
         digest=digest,
         task=f"{item.metadata['task']} {name}" if "task" in item.metadata else None,

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import msgspec
 
+from app.clients.protocol import Records
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import infer_task, parse_records
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.metrics.texts import exact_match
 from app.plugins.recording.images import image_path
 from app.plugins.recording.inference import RecordedInference, Truth, check_numbers
-from app.plugins.recording.truth_store import RightAnswer, verdict_of
+from app.plugins.recording.truth_store import RightAnswer, truth_of_verdict
 from tasks.inference.error import invalid
 from tasks.task import TaskType
-
-Records = Sequence[Mapping[str, object]]
 
 Kind = str
 """What an answer consists of: the geometry of objects, or else what the task returns."""
@@ -69,7 +68,7 @@ def make_truth(inference: RecordedInference, answer: RightAnswer, records: Recor
         answer: its verdict counts without `records`.
         records: the right records, of the kind of the inference's answer.
     """
-    truth = verdict_of(answer)
+    truth = truth_of_verdict(answer)
     if records is None:
         return truth
     stored = [{name: value for name, value in record.items() if name != "score"} for record in records]

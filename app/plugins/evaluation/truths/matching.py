@@ -7,13 +7,14 @@ from typing import Literal
 import msgspec
 from sqlalchemy import ColumnElement, false, or_, true
 
+from app.clients.protocol import Records
 from app.core.wire.json_body import read_json
 from app.plugins.evaluation.recorded_answers import IMAGE_NAMES
-from app.plugins.evaluation.truths.judging import Kind, Records, kind_of, make_truth, records_by_kind
+from app.plugins.evaluation.truths.judging import Kind, kind_of, make_truth, records_by_kind
 from app.plugins.recording.inference import RecordedInference, Truth
-from app.plugins.recording.query.filters import check_text, contains, indexed_text
+from app.plugins.recording.query.filters import contains, indexed_text, storable_text
 from app.plugins.recording.query.reader import RecordingReader
-from app.plugins.recording.stores.rows import to_json
+from app.plugins.recording.stores.rows import json_text
 from app.plugins.recording.stores.tables import metadata, recordings
 from app.plugins.recording.truth_store import RightAnswer, TruthStore
 from tasks.inference.error import InferenceError, invalid
@@ -29,7 +30,7 @@ _TASK = "label_studio_task"
 """Metadata key of predictions for Label Studio."""
 
 
-class Label(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedLabel(msgspec.Struct, frozen=True, kw_only=True):
     """A right answer, and what is known of its inference. An earlier field counts before a later one."""
 
     id: str | None = None
@@ -57,7 +58,7 @@ class LabelLine(RightAnswer, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     metadata: Mapping[str, str] = {}
 
 
-def read_line(line: bytes) -> Label:
+def read_line(line: bytes) -> ImportedLabel:
     """Return the label in one line. Raise INVALID_REQUEST or TOO_LARGE, naming the field."""
     if len(line) > _MAX_BYTES:
         raise too_large(_MAX_BYTES, "bytes in a truth", len(line), "")
@@ -66,10 +67,10 @@ def read_line(line: bytes) -> Label:
     found = {"id": answer.id, "request_id": answer.request_id, "digest": digest}
     found = {field: value and indexed_text(value, field) for field, value in found.items()}
     name = answer.metadata.get("file_name")
-    found["name"] = name and check_text(name, "metadata.file_name")
+    found["name"] = name and storable_text(name, "metadata.file_name")
     if not any(found.values()):
         raise invalid('Expected id, request_id, digest or metadata {"file_name": ...}')
-    return Label(**found, answer=answer, records=records_by_kind(answer))
+    return ImportedLabel(**found, answer=answer, records=records_by_kind(answer))
 
 
 def digest_in(name: str) -> str | None:
@@ -78,7 +79,7 @@ def digest_in(name: str) -> str | None:
     return match[0] if match else None
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LabelOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one label.
 
     Attributes:
@@ -92,36 +93,36 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
 
 
-def add_labels(truths: TruthStore, labels: Sequence[Label]) -> Sequence[Outcome]:
+def add_labels(truths: TruthStore, labels: Sequence[ImportedLabel]) -> Sequence[LabelOutcome]:
     """Store the truths of the inferences that `labels` belong to, and return an outcome for each.
 
     A label that names an image is the truth of all its inferences with answers of this kind. Raise InferenceError when
     the store cannot be read or written.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[LabelOutcome] = []
     writes: dict[str, Truth] = {}
     for label, found in zip(labels, _find_inferences(truths.reader, labels), strict=True):
         ids = [inference.id for inference in found]
         images = {inference.image.digest if inference.image else inference.id for inference in found}
         if not found:
-            outcomes.append(Outcome(result="unknown"))
+            outcomes.append(LabelOutcome(result="unknown"))
         elif len(images) > 1 or (label.request_id is not None and len(found) > 1):
-            outcomes.append(Outcome(result="ambiguous", ids=ids[:10]))
+            outcomes.append(LabelOutcome(result="ambiguous", ids=ids[:10]))
         else:
             try:
                 made = [make_truth(item, label.answer, label.records.get(kind_of(item.task_type))) for item in found]
             except InferenceError as error:
-                outcomes.append(Outcome(result="invalid", error=str(error)))
+                outcomes.append(LabelOutcome(result="invalid", error=str(error)))
                 continue
             writes |= zip(ids, made, strict=True)
-            outcomes.append(Outcome(result="matched", ids=ids))
+            outcomes.append(LabelOutcome(result="matched", ids=ids))
     names = list(writes)
     for start in range(0, len(names), _BATCH):
         truths.write({name: writes[name] for name in names[start : start + _BATCH]})
     return outcomes
 
 
-def _find_inferences(reader: RecordingReader, labels: Sequence[Label]) -> Sequence[Sequence[RecordedInference]]:
+def _find_inferences(reader: RecordingReader, labels: Sequence[ImportedLabel]) -> Sequence[Sequence[RecordedInference]]:
     """Return the inferences of each label, the newest first. Those with another kind of answers are left out."""
     found: list[Sequence[RecordedInference]] = [()] * len(labels)
     for field, (search, keys_of) in _LOOKUPS.items():
@@ -136,7 +137,7 @@ def _find_inferences(reader: RecordingReader, labels: Sequence[Label]) -> Sequen
     return found
 
 
-def _fits(inference: RecordedInference, label: Label) -> bool:
+def _fits(inference: RecordedInference, label: ImportedLabel) -> bool:
     if inference.explanation or inference.records is None:
         return False
     return not label.records or kind_of(inference.task_type) in label.records
@@ -159,7 +160,7 @@ def _by_metadata(names: Sequence[str], value_of: Callable[[str], str]) -> _Searc
     def search(reader: RecordingReader, keys: Sequence[str]) -> Sequence[RecordedInference]:
         values = {value_of(key) for key in keys}
         # The text of a value in JSON, without quotes, because numbers have none.
-        parts = [contains(metadata.c.entries, to_json(value)[1:-1], reader.dialect) for value in values]
+        parts = [contains(metadata.c.entries, json_text(value)[1:-1], reader.dialect) for value in values]
         condition = true() if len(values) > _MAX_SEARCHED else or_(false(), *parts)
         numbers = [
             number

@@ -26,7 +26,7 @@ _STRING, _INTEGER, _FLOAT = _arrow.string(), _arrow.int64(), _arrow.float64()
 
 _ENTRY = [("key", _STRING), ("type", _STRING), ("int", _INTEGER), ("float", _FLOAT), ("text", _STRING)]
 
-SCHEMA: Any = _arrow.schema(
+PARQUET_SCHEMA: Any = _arrow.schema(
     [
         _arrow.field("id", _STRING, nullable=False),
         ("base_id", _STRING),
@@ -69,7 +69,7 @@ _INT64 = range(-(2**63), 2**63)
 def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
     """Write one row group for each batch, compressed with Zstandard."""
     written = 0
-    with _parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+    with _parquet.ParquetWriter(file, PARQUET_SCHEMA, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(to_arrow(batch))
             written += len(batch)
@@ -77,8 +77,8 @@ def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
 
 
 def to_arrow(inferences: Sequence[RecordedInference]) -> Any:
-    """Return inferences as a ``pyarrow.RecordBatch`` of `SCHEMA`."""
-    return _arrow.RecordBatch.from_pylist([_row(inference) for inference in inferences], SCHEMA)
+    """Return inferences as a ``pyarrow.RecordBatch`` of `PARQUET_SCHEMA`."""
+    return _arrow.RecordBatch.from_pylist([_row(inference) for inference in inferences], PARQUET_SCHEMA)
 
 
 def read_parquet(file: Path) -> Sequence[RecordedInference]:
@@ -92,10 +92,12 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
         raise SettingsError(f"{file} is not a Parquet file: {error}") from None
     for name in _ADDED:
         if name not in table.schema.names:
-            table = table.append_column(SCHEMA.field(name), _arrow.nulls(len(table), SCHEMA.field(name).type))
-    if missing := sorted(set(SCHEMA.names) - set(table.schema.names)):
+            table = table.append_column(
+                PARQUET_SCHEMA.field(name), _arrow.nulls(len(table), PARQUET_SCHEMA.field(name).type)
+            )
+    if missing := sorted(set(PARQUET_SCHEMA.names) - set(table.schema.names)):
         raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
-    columns = {field.name: _cast(file, table.column(field.name), field) for field in SCHEMA}
+    columns = {field.name: _cast(file, table.column(field.name), field) for field in PARQUET_SCHEMA}
     columns["started"] = columns["started"].cast(_INTEGER)
     inferences: list[RecordedInference] = []
     for number, row in enumerate(_arrow.table(columns).to_pylist(), 1):
@@ -148,7 +150,7 @@ def _decode(text: str | None, field: str) -> object:
 
 
 def _row(inference: RecordedInference) -> dict[str, Any]:
-    """Return the columns; `SCHEMA` leaves out other fields."""
+    """Return the columns; `PARQUET_SCHEMA` leaves out other fields."""
     records = inference.records
     return {
         **msgspec.structs.asdict(inference),

@@ -31,7 +31,7 @@ def format_of(path: Path) -> Format:
     return file_format
 
 
-def export(
+def export_inferences(
     batches: Batches,
     path: Path,
     file_format: Format,

@@ -13,7 +13,7 @@ import PIL.Image
 import yaml
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.images import read_image
+from app.plugins.recording.images import read_recorded_image
 from app.plugins.recording.inference import Batches, Exported, RecordedImage
 from tasks.shapes import read_outlines
 from tasks.task import GEOMETRIES, Geometry
@@ -45,7 +45,7 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
             (part / name).mkdir(parents=True)
         for inference in (inference for batch in batches for inference in batch):
             image, geometry = inference.image, GEOMETRIES.get(inference.task_type)
-            data = read_image(images, image) or b""
+            data = read_recorded_image(images, image) or b""
             ending = _ending(data)
             is_usable = inference.records is not None and geometry == (chosen or geometry)
             if image is None or not ending or geometry is None or not is_usable or image.digest in seen:

@@ -20,7 +20,7 @@ from app.plugins.recording.inference_query import (
     TRIAL,
     InferenceQuery,
 )
-from app.plugins.recording.stores.rows import NUMBER, entry_line, to_json
+from app.plugins.recording.stores.rows import NUMBER, entry_line, json_text
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, labels, metadata, recordings
 from tasks.inference.error import ErrorKind, invalid, quote_value
 
@@ -127,7 +127,7 @@ def _truth_conditions(truth: str, dialect: str) -> Iterator[ColumnElement[bool]]
 def _reason_condition(reason: str, dialect: str) -> ColumnElement[bool]:
     if reason == NO_TRIAL:
         return ~_reason_condition(TRIAL, dialect)
-    value = "null" if reason == RANDOM_SAMPLE else to_json(indexed_text(reason, "reason"))
+    value = "null" if reason == RANDOM_SAMPLE else json_text(indexed_text(reason, "reason"))
     return contains(recordings.c.selection, f'"reason":{value},', dialect)
 
 
@@ -166,7 +166,7 @@ def _label_conditions(
 def _metadata_conditions(texts: Sequence[str], dialect: str) -> Iterator[ColumnElement[bool]]:
     count = 0
     for text in texts:
-        check_text(text, "where")
+        storable_text(text, "where")
         position = 0
         while position == 0 or position < len(text):
             count += 1
@@ -177,9 +177,9 @@ def _metadata_conditions(texts: Sequence[str], dialect: str) -> Iterator[ColumnE
                 expected = 'conditions such as camera = "north" and altitude > 100, with = < <= > >='
                 raise invalid(f"Expected {expected}, got {quote_value(text[position:].strip())}", "where")
             position = match.end()
-            key, value = check_text(str(_unquote(match["key"])), "where"), _unquote(match["value"])
+            key, value = storable_text(str(_unquote(match["key"])), "where"), _unquote(match["value"])
             if isinstance(value, str):
-                check_text(value, "where")
+                storable_text(value, "where")
             yield _metadata_condition(key, match["comparison"], value, dialect)
 
 
@@ -192,7 +192,7 @@ def _metadata_condition(key: str, comparison: str, value: str | float, dialect: 
     if isinstance(value, str):
         if comparison == "=":
             return contains(metadata.c.entries, entry_line(key, "str", value), dialect)
-        text = to_json(value)[1:-1] + _BELOW_ALL
+        text = json_text(value)[1:-1] + _BELOW_ALL
         # The quote that ends a shorter text must be less than any character of the other.
         found = _after(entry_line(key, "str", "")[:-2], len(text), dialect)
         return compare(func.replace(found, '"', _BELOW_ALL), text)
@@ -228,11 +228,11 @@ def _unquote(text: str) -> str | float:
 
 
 def indexed_text(text: str, name: str) -> str:
-    """Return the indexed part of `text`. Raise INVALID_REQUEST as `check_text`."""
-    return check_text(text, name)[:INDEXED_CHARACTERS]
+    """Return the indexed part of `text`. Raise INVALID_REQUEST as `storable_text`."""
+    return storable_text(text, name)[:INDEXED_CHARACTERS]
 
 
-def check_text(text: str, name: str) -> str:
+def storable_text(text: str, name: str) -> str:
     r"""Return `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
     if len(text) > _MAX_CHARACTERS:
         raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)

@@ -14,7 +14,7 @@ from sqlalchemy.engine import RowMapping
 
 from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
-from app.plugins.recording.images import read_image
+from app.plugins.recording.images import read_recorded_image
 from app.plugins.recording.inference import RecordedInference, Selection, Truth, check_numbers, image_from_columns
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
@@ -87,7 +87,7 @@ class RecordingReader:
 
     def image(self, inference: RecordedInference) -> bytes | None:
         """Return the file that the client sent, or None if it was not stored or was deleted."""
-        return read_image(self._images, inference.image)
+        return read_recorded_image(self._images, inference.image)
 
     def _numbers(self, query: InferenceQuery, before: int | None = None, limit: int | None = None) -> Sequence[int]:
         statement = matching_numbers(query, self.dialect, before, limit)

@@ -54,17 +54,17 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
         "base_id": None if inference.base_id is None else _storable(inference.base_id),
         "image_kept": image is not None and image.kept,
         "message": _storable(inference.message, len(inference.message)),
-        "selection": to_json(selection),
-        "parameters": to_json(inference.parameters),
-        "records": None if records is None else to_json(records),
-        "truth": None if inference.truth is None else to_json(inference.truth),
+        "selection": json_text(selection),
+        "parameters": json_text(inference.parameters),
+        "records": None if records is None else json_text(records),
+        "truth": None if inference.truth is None else json_text(inference.truth),
         "shadow": None,
     }
     metadata = encode_entries(inference.metadata) if inference.metadata else None
     return Rows(recording=columns, metadata=metadata, labels=label_rows(records or ()) if labels is None else labels)
 
 
-def to_json(value: object) -> str:
+def json_text(value: object) -> str:
     """Return compact JSON. Values of other types become text."""
     return msgspec.json.encode(value, enc_hook=str).decode()
 
@@ -76,7 +76,7 @@ def encode_entries(entries: Sequence[MetadataEntry]) -> str:
 
 def entry_line(key: str, stored_type: str, value: object) -> str:
     """Return the line of one entry, from its line feed to its closing bracket."""
-    return "\n" + to_json((key, stored_type, value))
+    return "\n" + json_text((key, stored_type, value))
 
 
 def _stored_type(entry: MetadataEntry) -> str:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import ArgumentError
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.stores.rows import Rows, to_json
+from app.plugins.recording.stores.rows import Rows, json_text
 from app.plugins.recording.stores.tables import labels, metadata, recordings
 
 ResultT = TypeVar("ResultT")
@@ -126,7 +126,7 @@ class Store(ABC):
             found: list[str] = []
             # One order for all writers prevents deadlocks.
             for name, document in sorted(documents.items()):
-                value = None if document is None else to_json(document)
+                value = None if document is None else json_text(document)
                 statement = update(recordings).where(recordings.c.id == name).values({column: value})
                 if connection.execute(statement).rowcount:
                     found.append(name)

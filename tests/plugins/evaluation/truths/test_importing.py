@@ -15,7 +15,7 @@ from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.truths.command import truth
 from app.plugins.evaluation.truths.importing import read_labels
 from app.plugins.recording.command import inferences
-from app.plugins.recording.export.writing import Format, export
+from app.plugins.recording.export.writing import Format, export_inferences
 from app.plugins.recording.images import ImageFile, ImageFolder
 from app.plugins.recording.inference import RecordedImage
 from app.plugins.recording.inference_query import InferenceQuery
@@ -50,7 +50,7 @@ def test_exported_answers_return_as_truths(
     inference = detection("a", records=found(*records), task_type=task, metadata=[], image=image)
     store = write_store(tmp_path / "store.db", inference)
     labels = tmp_path / ("labels.json" if file_format == "coco" else "labels")
-    export([[inference]], labels, file_format, images=tmp_path / "images")
+    export_inferences([[inference]], labels, file_format, images=tmp_path / "images")
     truth(store, "import", labels)
     assert rounded(truths_in(store)[inference.id]) == rounded(records)
     assert [item.id for item in open_recordings(store).page(InferenceQuery(truth="wrong"), 10).inferences] == []

@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 
 from app.core.server.http.errors import create_error_handlers
 from app.plugins.evaluation.truths.judging import judge, make_truth, records_by_kind
-from app.plugins.evaluation.truths.matching import Label, Outcome, add_labels, read_line
+from app.plugins.evaluation.truths.matching import ImportedLabel, LabelOutcome, add_labels, read_line
 from app.plugins.recording.inference import RecordedInference, Truth
 from app.plugins.recording.row_converter import REDACTED, Redaction
 from app.plugins.recording.stores.rows import to_rows
@@ -57,8 +57,8 @@ def test_truth_is_replaced_and_withdrawn(truths: TruthStore) -> None:
         truths.get("a-0-0")
 
 
-def add_lines(truths: TruthStore, lines: bytes) -> list[Outcome]:
-    labels: list[Label] = [read_line(line) for line in lines.split(b"\n") if line.strip()]
+def add_lines(truths: TruthStore, lines: bytes) -> list[LabelOutcome]:
+    labels: list[ImportedLabel] = [read_line(line) for line in lines.split(b"\n") if line.strip()]
     return [*add_labels(truths, labels)]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.settings.server import SettingsError
-from app.plugins.recording.export.writing import Format, export, format_of
+from app.plugins.recording.export.writing import Format, export_inferences, format_of
 from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference
 from metadata.request import MetadataEntry
 from tasks.task import TaskType
@@ -39,11 +39,11 @@ def detected(task_type: TaskType, *records: dict[str, object], **fields: Any) ->
 
 
 def write(path: Path, *batches: Sequence[RecordedInference], file_format: Format | None = None) -> Exported:
-    return export(batches, path, file_format or format_of(path))
+    return export_inferences(batches, path, file_format or format_of(path))
 
 
 def coco_of(folder: Path, *inferences: RecordedInference) -> tuple[Any, list[dict[str, Any]]]:
-    """Return inferences as pycocotools reads their export, and its annotations."""
+    """Return inferences as pycocotools reads their export_inferences, and its annotations."""
     write(folder / "a.json", inferences)
     coco = COCO(str(folder / "a.json"))
     return coco, list(coco.anns.values())
@@ -174,14 +174,16 @@ def test_empty_export_writes_a_file_and_failed_export_keeps_the_old_one(tmp_path
         raise OSError("the store is gone")
 
     with pytest.raises(OSError, match="the store is gone"):
-        export(broken(), path, file_format)
+        export_inferences(broken(), path, file_format)
     assert path.read_bytes() == old
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_export_has_default_permissions_and_reports_progress(tmp_path: Path) -> None:
     progress: list[int] = []
-    export([[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.jsonl", "jsonl", progress.append)
+    export_inferences(
+        [[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.jsonl", "jsonl", progress.append
+    )
     (tmp_path / "b").touch()
     assert stat.S_IMODE((tmp_path / "a.jsonl").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
     assert progress == [2, 3]

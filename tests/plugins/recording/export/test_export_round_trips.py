@@ -14,7 +14,7 @@ import pytest
 from app.core.settings.server import SettingsError
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
-from app.plugins.recording.export.writing import Format, export
+from app.plugins.recording.export.writing import Format, export_inferences
 from app.plugins.recording.images import ImageFile, ImageFolder, image_path
 from app.plugins.recording.inference import Exported, RecordedImage, RecordedInference, Truth
 from app.plugins.recording.inference_query import InferenceQuery
@@ -67,7 +67,7 @@ def test_boxes_are_read_back_by_evaluation(tmp_path: Path, images: Path, file_fo
         inference(0, TaskType.IMAGE_CLASSIFICATION, {"label": "a", "score": 1.0}),
     ]
     path = tmp_path / ("found.json" if file_format == "coco" else "found")
-    assert export([inferences], path, file_format, images=images) == Exported(written=2, left_out=1)
+    assert export_inferences([inferences], path, file_format, images=images) == Exported(written=2, left_out=1)
     options = DatasetOptions(images=images if file_format == "coco" else None, task=TaskType.OBJECT_DETECTION)
     assert objects(read_dataset(path, options).items) == {
         digest(2): [("car", [10, 20, 30, 60]), ("dog", [0, 20, 30, 60])],
@@ -81,7 +81,7 @@ def bar(cx: float, w: float, r: float) -> dict[str, object]:
 
 def test_oriented_boxes_are_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
     turned = inference(0, TaskType.ORIENTED_OBJECT_DETECTION, bar(0.5, 0.2, math.pi / 2))
-    export([[turned]], tmp_path / "y", "yolo", images=images)
+    export_inferences([[turned]], tmp_path / "y", "yolo", images=images)
     dataset = read_dataset(tmp_path / "y")
     assert dataset.tasks[0] == TaskType.ORIENTED_OBJECT_DETECTION
     ((label,),) = (item.objects for item in dataset.items)
@@ -93,7 +93,7 @@ def test_oriented_boxes_are_read_back_from_yolo(tmp_path: Path, images: Path) ->
 
 def test_oriented_box_beyond_the_image_is_reported(tmp_path: Path, images: Path) -> None:
     inferences = [inference(0, TaskType.ORIENTED_OBJECT_DETECTION, bar(0.1, 0.4, 0.5), bar(0.5, 0.4, 0.5))]
-    exported = export([inferences], tmp_path / "y", "yolo", images=images)
+    exported = export_inferences([inferences], tmp_path / "y", "yolo", images=images)
     changed = {"cut off at the border of the image, so no rectangle: YOLO has no corners outside": 1}
     assert exported.changed_objects == changed
 
@@ -102,7 +102,7 @@ def test_longest_outline_is_read_back_from_yolo(tmp_path: Path, images: Path) ->
     outline = [{"x": float(x), "y": float(y)} for x, y in ((9, 9), (49, 9), (59, 29), (49, 49), (9, 49))]
     hole = [{"x": float(x), "y": float(y)} for x, y in ((20, 20), (30, 20), (30, 30))]
     record: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline, hole]}
-    export([[inference(0, TaskType.IMAGE_SEGMENTATION, record)]], tmp_path / "y", "yolo", images=images)
+    export_inferences([[inference(0, TaskType.IMAGE_SEGMENTATION, record)]], tmp_path / "y", "yolo", images=images)
     (item,) = read_dataset(tmp_path / "y").items
     assert [np.round(ring, 2).tolist() for ring in item.objects[0].rings or ()] == [
         [[9.5, 9.5], [49.5, 9.5], [59.5, 29.5], [49.5, 49.5], [9.5, 49.5]]
@@ -118,13 +118,13 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
         inference(2, TaskType.OBJECT_DETECTION, BOX, image=missing),
         inference(2, TaskType.OBJECT_DETECTION, BOX, image=None),
     ]
-    assert export([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=4)
+    assert export_inferences([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=4)
     assert [file.name for file in (tmp_path / "y" / "images").iterdir()] == [f"{digest(0)}.png"]
     with pytest.raises(SettingsError, match="Expected a new folder"):
-        export([inferences], tmp_path / "y", "yolo", images=images)
+        export_inferences([inferences], tmp_path / "y", "yolo", images=images)
     for missing in (None, tmp_path / "missing"):
         with pytest.raises(SettingsError, match=rf"needs --images, .*, got {missing or 'none'}"):
-            export([inferences], tmp_path / "z", "yolo", images=missing)
+            export_inferences([inferences], tmp_path / "z", "yolo", images=missing)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
 
 
@@ -141,7 +141,7 @@ def test_objects_that_are_left_out_are_counted_by_reason(tmp_path: Path, images:
         inference(0, TaskType.IMAGE_SEGMENTATION, *records),
         inference(1, TaskType.IMAGE_SEGMENTATION, segment, image=large),
     ]
-    exported = export([inferences], tmp_path / "found", file_format, images=images)
+    exported = export_inferences([inferences], tmp_path / "found", file_format, images=images)
     expected = {
         "left out: a label, score or place that cannot be read, such as a redacted one": 2,
         "left out: no outline inside the image": 1,
@@ -158,7 +158,7 @@ def test_damaged_file_is_left_out_of_yolo_and_photo_of_several_images_is_read(tm
     photo = PIL.Image.new("RGB", (WIDTH, HEIGHT))
     photo.save(image_path(images, digest(1)), "MPO", save_all=True, append_images=[photo])
     inferences = [inference(number, TaskType.OBJECT_DETECTION, BOX) for number in (0, 1)]
-    assert export([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=1)
+    assert export_inferences([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=1)
     assert [item.id for item in read_dataset(tmp_path / "y").items] == [f"images/{digest(1)}.jpg"]
 
 
@@ -172,7 +172,7 @@ def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, f
         recorded_inference("x", started=0, records=None, error="internal", message='a "b"\n', probability=0.25),
     ]
     file = tmp_path / f"found.{file_format}"
-    export([inferences], file, file_format)
+    export_inferences([inferences], file, file_format)
     reader = open_recordings(str(file), images)
     assert reader.page(InferenceQuery(), 10).inferences == inferences
     assert matching_ids(reader, InferenceQuery(where=['camera = "north"'], label="car")) == {"2-0-0"}
@@ -210,7 +210,7 @@ def test_file_of_something_else_is_rejected(tmp_path: Path) -> None:
 )
 def test_edited_parquet_is_rejected_with_row_and_field(tmp_path: Path, column: str, value: object, field: str) -> None:
     file = tmp_path / "found.parquet"
-    export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], file, "parquet")
+    export_inferences([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], file, "parquet")
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     table = parquet.read_table(file)
     kept = table.schema.field(column).type if column == "metadata" else None
@@ -223,7 +223,7 @@ def test_edited_parquet_is_rejected_with_row_and_field(tmp_path: Path, column: s
 def test_joined_exports_may_overlap(tmp_path: Path) -> None:
     inferences = [inference(index, TaskType.OBJECT_DETECTION, BOX) for index in (2, 1, 0)]
     for name, part in (("new", inferences[:2]), ("old", inferences[1:])):
-        export([part], tmp_path / f"{name}.jsonl", "jsonl")
+        export_inferences([part], tmp_path / f"{name}.jsonl", "jsonl")
     (tmp_path / "all.jsonl").write_bytes(b"".join((tmp_path / f"{name}.jsonl").read_bytes() for name in ("new", "old")))
     assert open_recordings(str(tmp_path / "all.jsonl")).page(InferenceQuery(), 10).inferences == inferences
 
@@ -243,7 +243,7 @@ def test_joined_exports_may_overlap(tmp_path: Path) -> None:
 )
 def test_edited_jsonl_is_rejected_with_line_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:
     file = tmp_path / "found.jsonl"
-    export([[inference(index, TaskType.OBJECT_DETECTION, BOX) for index in range(2)]], file, "jsonl")
+    export_inferences([[inference(index, TaskType.OBJECT_DETECTION, BOX) for index in range(2)]], file, "jsonl")
     first, second = file.read_text().splitlines(keepends=True)
     assert old in second
     file.write_text(first + second.replace(old, new))
