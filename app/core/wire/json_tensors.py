@@ -61,15 +61,19 @@ def read_numbers(
     """Return the numbers at `path` as `numeric_tensor` does, by default in the shape of their nested rows."""
     array = _decode_fast(datatype, data)
     if array is None:
-        rows = read_json(data, list[Any], path)
-        rows_shape, _ = shape_and_values(rows, path)
-        array = _shaped(_decode_rows(datatype, rows, path), rows_shape, path)
+        array = array_of_rows(datatype, read_json(data, list[Any], path), path)
     if shape is None:
         return array
     if array.ndim == 1:
         return _shaped(array, shape, shape_path)
     check_rows(array.shape, shape, shape_path)
     return array
+
+
+def array_of_rows(datatype: Datatype, rows: list[Any], path: str) -> NDArray[Any]:
+    """Return nested rows as an array of their shape. Raise INVALID_REQUEST as `numeric_tensor`."""
+    rows_shape, _ = shape_and_values(rows, path)
+    return _shaped(_decode_rows(datatype, rows, path), rows_shape, path)
 
 
 def _decode_fast(datatype: Datatype, data: msgspec.Raw) -> NDArray[Any] | None:

@@ -11,11 +11,12 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from numpy.typing import NDArray
 
 from app.core.wire.json_body import read_json
-from app.core.wire.json_tensors import check_shape, index_path, shape_and_values
+from app.core.wire.json_tensors import array_of_rows
 from app.plugins.grps.messages import GenericTensor, GrpsMessage, with_success_status
 from app.plugins.grps.tensors import ELEMENTS
 from tasks.inference.error import InferenceError, invalid, quote_value, truncate
 from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype
 
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
 _STEP = re.compile(r"Failed to parse (\w+) field: ")
@@ -52,8 +53,13 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
         return message, False
     if kind := message.WhichOneof("data_oneof"):
         raise invalid(f"Expected one kind of data, got {kind} as well", "ndarray")
-    array = nested_numbers(ndarray, "ndarray")
-    message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
+    if not isinstance(ndarray, list | int | float):
+        raise invalid(f"Expected numbers, got {quote_value(ndarray)}", "ndarray")
+    rows = cast("list[Any]", ndarray) if isinstance(ndarray, list) else [ndarray]
+    array = array_of_rows(Datatype.FP32, rows, "ndarray")
+    message.gtensors.tensors.add(
+        dtype=7, shape=array.shape if rows is ndarray else (), flat_float32=array.ravel().tolist()
+    )
     return message, True
 
 
@@ -88,29 +94,6 @@ def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
 def encode_streamed(message: Any) -> bytes:
     """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
     return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
-
-
-def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
-    """Return nested rows of equal length, or a single number, as an FP32 array.
-
-    Raise INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
-    """
-    rows = cast("list[Any]", value)
-    shape, values = shape_and_values(rows, path) if isinstance(value, list) else ((), [value])
-    check_shape(shape, path)
-    if not set(map(type, values)) <= {int, float}:
-        position = next(index for index, number in enumerate(values) if type(number) not in (int, float))
-        raise invalid(f"Expected a number, got {quote_value(values[position])}", path + index_path(position, shape))
-    try:
-        with np.errstate(over="ignore"):
-            numbers = np.array(values, np.float64).astype(np.float32)
-    except OverflowError:
-        raise invalid("Expected FP32 numbers, got one out of range", path) from None
-    invalid_positions = np.flatnonzero(~np.isfinite(numbers))
-    if invalid_positions.size:
-        position = int(invalid_positions[0])
-        raise invalid(f"Expected FP32 numbers, got {quote_value(values[position])}", path + index_path(position, shape))
-    return numbers.reshape(shape)
 
 
 def _tensors(content: dict[str, Any]) -> list[Any]:
