@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from charioteer import InProcessModel
-from tests.support.command_line import charioteer
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 PAGE = (ROOT / "docs" / "coming_from.md").read_text()
@@ -83,18 +82,3 @@ def test_function_of_a_script_answers(tmp_path: Path) -> None:
     image[5:15, 10:30] = 255
     records = msgspec.to_builtins(load(tmp_path, "A FastAPI script").ask(image))
     assert records == [{"label": "dog", "score": 0.9, "xmin": 10, "ymin": 5, "xmax": 30, "ymax": 15}]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_torchscript_file_of_torchserve_becomes_a_model(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    net = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-    torch.jit.save(torch.jit.trace(net.eval(), torch.zeros(1, 3, 64, 64)), tmp_path / "flowers.pt")
-    (tmp_path / "labels.txt").write_text("rose\ntulip\nlily\n")
-    for command in re.findall(r"^charioteer ((?:init|check) flowers .*)$", PAGE, re.MULTILINE):
-        completed = charioteer(*command.split(), cwd=tmp_path)
-        assert completed.returncode == 0, completed.stderr
-    red = np.full((20, 30, 3), (255, 0, 0), np.uint8)
-    (best, *_) = InProcessModel(tmp_path / "flowers", allow_code=True).ask(red)
-    assert msgspec.to_builtins(best)["label"] == "rose"

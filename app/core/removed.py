@@ -37,6 +37,10 @@ REMOVED = {
     "explain --json": "send the image to :explain of KServe V1, which answers with JSON",
     "explain --text": "send the text to :explain of KServe V1",
     "export --format": "`charioteer export` writes ONNX; `as_maite` makes a model of MAITE of any served model",
+    **dict.fromkeys(
+        ("init --from", "init --file", "init --size"),
+        "copy the recipe of docs/python_models.md#recipes into the folder of the model",
+    ),
     "inferences --box": "export with `--to found.parquet`, and select places with DuckDB (docs/recording.md)",
     "inferences --format csv": "export with `--to found.parquet`; DuckDB writes CSV from it (docs/recording.md)",
     "inferences --pick": "take the newest matches with `--limit`",

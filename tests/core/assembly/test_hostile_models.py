@@ -63,7 +63,7 @@ HOSTILE: dict[str, tuple[Files, str]] = {
     "pickled weights": ({"config.json": VIT, "pytorch_model.bin": torch_archive}, "is a pickle"),
     "joblib file in the settings": (
         {"model.joblib": pickled, SETTINGS: b'{"uri": "model.joblib"}'},
-        "is a joblib file, .* init NAME --from sklearn",
+        "is a joblib file, .*#scikit-learn",
     ),
     "class without allow_code": ({"model.py": code, SETTINGS: CLASS}, "--allow-code"),
     "class beside a graph": ({"model.onnx": GRAPH, "model.py": code, SETTINGS: CLASS}, "--allow-code"),

@@ -8,28 +8,25 @@ from app.core.settings.model import SETTINGS_FILE, ModelError
 _PAGE = "docs/python_models.md"
 
 
-def _recipe(description: str, kind: str, anchor: str) -> str:
-    """Return the advice for a value of ``charioteer init --from``; `anchor` is the heading of the recipe."""
-    command = f"run `charioteer init NAME --from {kind} --file {{file}}`"
-    if kind != "sklearn":
-        command += ", with --task for another task than IMAGE_CLASSIFICATION"
-    return f"is {description}, which a Python class can serve: {command}, or see {_PAGE}#{anchor}"
+def _recipe(description: str, anchor: str) -> str:
+    """Return the advice for a format with a recipe; `anchor` is its heading."""
+    return f"is {description}: write a Python class that loads it, as in {_PAGE}#{anchor}"
 
 
 def _other(description: str) -> str:
-    return f"is {description}: convert it to ONNX, or write a Python class that loads it: see {_PAGE}#recipes"
+    return f"is {description}: convert it to ONNX, or write a Python class that loads it, see {_PAGE}#recipes"
 
 
 _CHECKPOINT = (
     "is a PyTorch file: export the model to ONNX (torch.onnx.export, or `yolo export format=onnx`); for "
-    f"TorchScript run `charioteer init NAME --from torchscript --file {{file}}`, or see {_PAGE}#torchscript"
+    f"TorchScript write a Python class, as in {_PAGE}#torchscript"
 )
 _ADVICE = {
-    ".tflite": _recipe("a TFLite model", "tflite", "tflite"),
-    ".pt2": _recipe("a program of torch.export", "torch-export", "torchexport"),
-    ".joblib": _recipe("a joblib file, such as scikit-learn's", "sklearn", "scikit-learn"),
-    **dict.fromkeys((".ts", ".torchscript"), _recipe("TorchScript", "torchscript", "torchscript")),
-    **dict.fromkeys((".pkl", ".pickle"), _recipe("a pickle, such as scikit-learn's", "sklearn", "scikit-learn")),
+    ".tflite": _recipe("a TFLite model", "tflite"),
+    ".pt2": _recipe("a program of torch.export", "torchexport"),
+    ".joblib": _recipe("a joblib file, such as scikit-learn's", "scikit-learn"),
+    **dict.fromkeys((".ts", ".torchscript"), _recipe("TorchScript", "torchscript")),
+    **dict.fromkeys((".pkl", ".pickle"), _recipe("a pickle, such as scikit-learn's", "scikit-learn")),
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), _CHECKPOINT),
     **dict.fromkeys((".h5", ".keras"), _other("a Keras model")),
     ".pb": _other("a TensorFlow graph"),
@@ -47,7 +44,7 @@ def advice_for(file: Path) -> str:
     """Return what a file is and how to serve it, after its path in an error; "" for unknown formats."""
     if file.name == _MODEL_FILE:
         return _class_advice(file)
-    return _ADVICE.get(file.suffix.lower(), "").format(file=file)
+    return _ADVICE.get(file.suffix.lower(), "")
 
 
 def _class_advice(file: Path) -> str:

@@ -26,7 +26,7 @@ from app.plugins.authoring.proto import message_class
 _MLSERVER_ADVICE = {
     "mlserver_huggingface": "write the model with save_pretrained, and serve its folder without this file",
     "mlserver_mlflow": "save it with mlflow.onnx.save_model, and serve its model.onnx without this file",
-    "mlserver_sklearn": "write a class for it with `charioteer init NAME --from sklearn --file FILE`",
+    "mlserver_sklearn": "write a class that loads it, as in docs/python_models.md#scikit-learn",
 }
 _MLSERVER_OTHER_ADVICE = (
     "export the model to ONNX, or write a class with predict and name it, as in "

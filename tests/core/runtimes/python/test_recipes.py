@@ -1,5 +1,6 @@
 """Run the recipes of the documentation unchanged, on tiny models with known answers."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.support.command_line import charioteer
+from tests.core.runtimes.onnxruntime import graphs
 from tests.support.data.library_answers import LibraryModel
 from tests.support.models import tiny_readers
 from tests.support.models.model_folders import write_and_load, write_model
@@ -42,6 +43,38 @@ def means_module() -> Any:
             return x.mean(dim=(2, 3))
 
     return Means().eval()
+
+
+def save_sklearn(file: Path) -> None:
+    """Train a classifier by colour, and save it as scikit-learn's users do."""
+    joblib, linear_model = importlib.import_module("joblib"), importlib.import_module("sklearn.linear_model")
+    colours = np.repeat(np.random.default_rng(0).uniform(0, 1, (60, 1, 3)), 24 * 24, axis=1).reshape(60, -1)
+    joblib.dump(linear_model.LogisticRegression().fit(colours, np.array(LABELS)[colours[:, :3].argmax(axis=1)]), file)
+
+
+def save_torchscript(file: Path) -> None:
+    import torch
+
+    torch.jit.save(torch.jit.trace(means_module(), torch.zeros(1, 3, 24, 24)), file)
+
+
+@pytest.mark.parametrize(
+    ("heading", "save"),
+    [
+        ("scikit-learn", save_sklearn),
+        ("TorchScript", save_torchscript),
+        ("Other outputs", lambda file: graphs.channel_means(file, shape=("batch", 3, 24, 24))),
+    ],
+)
+def test_recipe_answers_with_a_model_of_the_framework(
+    tmp_path: Path, heading: str, save: Callable[[Path], object]
+) -> None:
+    save(tmp_path / "weights.file")
+    labels = None if heading == "scikit-learn" else LABELS
+    arguments = {"weights": "weights.file", "size": 24}
+    model = write_and_load(tmp_path, recipe(heading), task_type=None, labels=labels, arguments=arguments)
+    records = msgspec.to_builtins(model.ask(RED))
+    assert [records[0]["label"], len(records)] == ["red", 3]
 
 
 def test_torch_export_recipe_works(tmp_path: Path) -> None:
@@ -136,11 +169,9 @@ def run_with_tflite(make: str, file: Path, folder: Path, prepare: Callable[[], o
 
 def test_tflite_recipe_of_detectors_decodes_faces_of_mediapipe(tmp_path: Path) -> None:
     file, folder = tmp_path / "faces.tflite", tmp_path / "faces"
-    options = ("--from", "tflite", "--task", "OBJECT_DETECTION", "--file", file)
 
     def prepare() -> None:
-        completed = charioteer("init", "faces", *options, cwd=tmp_path)
-        assert "pip install ai-edge-litert" in completed.stdout, completed.stderr
+        write_model(folder, recipe("Detectors and segmenters"), arguments={"weights": str(file)})
 
     (face,) = run_with_tflite(MAKE_FACES, file, folder, prepare, 128, 128, 128)
     assert face.pop("label") == "face"

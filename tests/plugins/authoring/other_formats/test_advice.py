@@ -14,14 +14,14 @@ from tests.support.servers.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "python_models.md").read_text()
 FORMATS = [
-    ("net.tflite", "--from tflite", "#tflite"),
-    ("net.ts", "--from torchscript", "#torchscript"),
-    ("net.torchscript", "--from torchscript", "#torchscript"),
-    ("net.pt", "--from torchscript", "export the model to ONNX"),
-    ("net.PTH", "--from torchscript", "export the model to ONNX"),
-    ("net.pt2", "--from torch-export", "#torchexport"),
-    ("net.joblib", "--from sklearn", "#scikit-learn"),
-    ("net.pkl", "--from sklearn", "#scikit-learn"),
+    ("net.tflite", "a TFLite model", "#tflite"),
+    ("net.ts", "TorchScript", "#torchscript"),
+    ("net.torchscript", "TorchScript", "#torchscript"),
+    ("net.pt", "#torchscript", "export the model to ONNX"),
+    ("net.PTH", "#torchscript", "export the model to ONNX"),
+    ("net.pt2", "a program of torch.export", "#torchexport"),
+    ("net.joblib", "a joblib file", "#scikit-learn"),
+    ("net.pkl", "a pickle", "#scikit-learn"),
     ("net.keras", "convert it to ONNX", "#recipes"),
     ("net.engine", "a TensorRT engine", "#recipes"),
 ]
@@ -48,7 +48,7 @@ def test_file_for_a_runtime_is_rejected_with_the_way_to_serve_it(tmp_path: Path)
     (tmp_path / "net.tflite").write_bytes(b"weights")
     (tmp_path / "model-settings.json").write_text('{"runtime": "onnxruntime", "uri": "net.tflite"}')
     (source,) = model_at(tmp_path)
-    with pytest.raises(ModelError, match="--from tflite"):
+    with pytest.raises(ModelError, match="#tflite"):
         load(source)
 
 

@@ -144,7 +144,7 @@ def test_declared_runtime_replaces_the_config_of_triton(tmp_path: Path) -> None:
     ("implementation", "advice"),
     [
         ("mlserver_xgboost.XGBoostModel", "export the model to ONNX"),
-        ("mlserver_sklearn.SKLearnModel", "charioteer init NAME --from sklearn"),
+        ("mlserver_sklearn.SKLearnModel", "#scikit-learn"),
         ("mlserver_huggingface.HuggingFaceRuntime", "save_pretrained"),
         ("mlserver_mlflow.MLflowRuntime", "serve its model.onnx"),
     ],

@@ -83,6 +83,6 @@ def _rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]
             f"{'; other models of this task need several .onnx files, and the others are missing' if several else ''}"
         )
     return (
-        f"{reason}; docs/models.md#onnx lists the layouts; `charioteer init NAME --from onnx` writes a Python class "
-        "for any other outputs, see docs/python_models.md#other-outputs"
+        f"{reason}; docs/models.md#onnx lists the layouts; a Python class reads any other outputs, as in "
+        "docs/python_models.md#other-outputs"
     )
