@@ -109,12 +109,12 @@ class HttpServer(uvicorn.Server):
         self._signal = 0
 
     def run_on(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on listening sockets, which are those of the listeners, in an event loop of its own."""
+        """Serve on the sockets of the listeners, in an event loop of its own."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self.serve_on(sockets))
 
     async def serve_on(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on listening sockets, which are those of the listeners, in the running event loop."""
+        """Serve on the sockets of the listeners, in the running event loop."""
         uvicorn_logger = logging.getLogger("uvicorn.error")
         uvicorn_logger.setLevel(logging.WARNING)
         uvicorn_logger.addFilter(_is_logged)
@@ -159,7 +159,7 @@ class HttpServer(uvicorn.Server):
 
 
 def _by_port(listeners: Sequence[Listener]) -> ASGIApp:
-    """Return an application that passes each request to that of its port, or to the first one."""
+    """Return an application that passes each request to the one with its port, or to the first."""
     main = listeners[0].app
     if len(listeners) == 1:
         return main

@@ -124,7 +124,7 @@ class Certificates:
             context.load_cert_chain(self._cert, self._key, password=self._reject_encrypted_key)
         except (ssl.SSLError, OSError) as error:
             if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
-                message = f"The key in {self._key} of --tls-key is not that of the certificate in {self._cert}"
+                message = f"The key in {self._key} of --tls-key does not belong to the certificate in {self._cert}"
             else:
                 message = f"Expected the private key (PEM) of the certificate in {self._key} of --tls-key"
             raise SettingsError(message) from None

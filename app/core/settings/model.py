@@ -104,7 +104,7 @@ class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a model by its owner. Unknown names are refused, to catch typos.
+    """The settings of a model by its owner. Unknown names are rejected, to catch typos.
 
     The objects that `read_settings` returns also have the settings of plugins.
 
@@ -128,7 +128,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         arguments: keyword arguments of the constructor of that class.
         instances: number of objects of the class, each with its own thread.
         batching: dynamic batching; off by default.
-        max_waiting: requests for it that may wait for a worker; further ones are refused at once.
+        max_waiting: requests for it that may wait for a worker; further ones are rejected at once.
         timeout_seconds: timeout of a call of ``predict``; for an isolated model, of any call.
         load_timeout_seconds: timeout of constructing such an object and loading its model.
     """
@@ -190,7 +190,7 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         require_manifest: whether the operator requires a manifest with the digest of every file.
         signing_key: the operator's file of public keys; the manifest must be signed with one.
         links: folders to which links in the model's folder may lead.
-        options: the operator's options of plugins; `of` returns those of one plugin.
+        options: the operator's options of plugins; `of` returns the options of one plugin.
         fault: why it cannot be served, if this is known before its files are opened.
     """
 

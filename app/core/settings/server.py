@@ -181,7 +181,7 @@ class OperationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings(OperationSettings, LimitSettings, AccessSettings, TransportSettings, ListeningSettings):
-    """All settings of the server. The object of a running server also has those of its plugins."""
+    """All settings of the server. The object of a running server also has the settings of its plugins."""
 
     def of(self, kind: type[T]) -> T:
         """Return the settings of a plugin, of the class that it lists in `Plugin.settings`.

@@ -1,6 +1,6 @@
 """The metrics of GRPS: a page, and the JSON that its tools poll, ``/grps/v1/monitor/series?name=``.
 
-The format is that of the GRPS server (grps_framework/monitor). A trend is 174 points, of 30 days, 24 hours, 60 minutes
+The GRPS server has the same format (grps_framework/monitor). A trend is 174 points, of 30 days, 24 hours, 60 minutes
 and 60 seconds, oldest first. A distribution covers the last second: its places 10 to 99 are percentiles, 100 means
 99.9 % and 101 means 99.99 %.
 """

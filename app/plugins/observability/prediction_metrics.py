@@ -16,7 +16,7 @@ from tasks.task import BEST_ONLY
 from tasks.vision.image import image_of
 
 OTHER_LABEL = "other"
-"""The label for labels that a model does not declare: clients choose those of an open vocabulary."""
+"""The label for labels that a model does not declare: clients choose the labels of an open vocabulary."""
 
 _MAX_LABELS = 2000
 _MAX_WAITING = 1000

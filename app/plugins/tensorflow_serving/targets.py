@@ -1,6 +1,6 @@
 """Parse paths of the REST API, find the versions that they name, and report their states under the real server's names.
 
-The rules for paths are those of tensorflow/serving, `http_rest_api_util.cc`.
+The rules for paths come from tensorflow/serving, `http_rest_api_util.cc`.
 """
 
 import json

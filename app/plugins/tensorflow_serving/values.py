@@ -1,6 +1,6 @@
 """Read JSON as leniently as the real server, convert nested values to tensors with its checks, and tensors to values.
 
-The real server accepts NaN and ignores the data after the first value. The rules for tensors are those of
+The real server accepts NaN and ignores the data after the first value. The rules for tensors come from
 tensorflow/serving, `json_tensor.cc`.
 """
 

@@ -287,7 +287,7 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
         (tmp_path, key, None): f"Cannot read {tmp_path} of --tls-cert: Is a directory",
         (not_pem, key, None): f"Expected a certificate (PEM) in {not_pem} of --tls-cert, got no certificate",
         (cert, not_pem, None): f"Expected the private key (PEM) of the certificate in {not_pem} of --tls-key",
-        (cert, other, None): f"The key in {other} of --tls-key is not that of the certificate in {cert}",
+        (cert, other, None): f"The key in {other} of --tls-key does not belong to the certificate in {cert}",
         (cert, encrypted, None): f"Expected a key that is not encrypted in {encrypted} of --tls-key",
         (cert, key, not_pem): f"Expected certificates of authorities (PEM) in {not_pem} of --tls-client-ca",
     }

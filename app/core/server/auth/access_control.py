@@ -87,7 +87,7 @@ def open_access_control(
 ) -> AccessControl | None:
     """Create the authorization from `settings`; return None if no authentication is configured.
 
-    `identities` are those of a plugin. Raise SettingsError if the file of keys is not readable, or options contradict
+    A plugin adds `identities`. Raise SettingsError if the file of keys is not readable, or options contradict
     each other.
     """
     per_second, burst = settings.requests_per_second, settings.burst

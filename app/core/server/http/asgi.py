@@ -72,7 +72,7 @@ def create_app(
     """Create the application of the main port: routes of all protocols, and the server's own.
 
     Its own routes are ``/`` with liveness and model names, ``/healthz`` and ``/metrics``. Plugins add
-    `handlers`, which `operations` describe, and `home`, which answers ``/`` for browsers. HEAD is refused below
+    `handlers`, which `operations` describe, and `home`, which answers ``/`` for browsers. HEAD is rejected below
     `costly_prefixes`.
     """
     access = access or HttpAccess(None)

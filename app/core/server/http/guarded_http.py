@@ -36,7 +36,7 @@ _LINGER_SECONDS, _SHORT_LINGER_SECONDS = 2.0, 0.1
 
 
 class GuardedHttp(HttpToolsProtocol):
-    """Hold each head until it is complete, and refuse one that is too long, too slow, or unclear."""
+    """Hold each head until it is complete, and reject one that is too long, too slow, or unclear."""
 
     def __init__(self, transport: Transport, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,7 +111,7 @@ class GuardedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        # An exception makes the parser refuse the request.
+        # An exception makes the parser reject the request.
         parser: Any = self.parser
         if parser.should_upgrade():
             raise ValueError("CONNECT, or a head with Upgrade in the packet of a body")

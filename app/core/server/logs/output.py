@@ -26,7 +26,7 @@ _LINE_ENDS = {character.encode(): b"\\u%04x" % ord(character) for character in "
 
 
 def configure_logging(log_format: Literal["console", "json"] | None) -> Literal["console", "json"]:
-    """Write all log lines, including those of libraries, to standard error, as text or as JSON objects.
+    """Write all log lines, also of libraries, to standard error, as text or as JSON objects.
 
     Without a format, they are text if standard error is a terminal, JSON otherwise.
 

@@ -89,7 +89,7 @@ def list_keys(*, file: KeyFile) -> None:
 
 @keys.command
 def remove(name: str, *, file: KeyFile) -> None:
-    """Remove a key from a file. Running servers refuse it within a second.
+    """Remove a key from a file. Running servers reject it within a second.
 
     Args:
         name: Name of the key's owner.

@@ -1,6 +1,6 @@
 """Convert `TensorProto`, `Input` and the results of examples to and from tensors and examples.
 
-The rules for tensors are those of the real server (tensorflow/tensorflow, `tensor.cc`).
+The rules for tensors come from the real server (tensorflow/tensorflow, `tensor.cc`).
 """
 
 import math

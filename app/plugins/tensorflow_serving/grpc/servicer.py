@@ -66,7 +66,7 @@ class TensorFlowPredictionService(GrpcProtocol):
 
 
 class TensorFlowModelService(GrpcProtocol):
-    """The state of models. The real server's method that replaces the models is refused."""
+    """The state of models. The real server's method that replaces the models is rejected."""
 
     name = _NAME
     service = MODEL_SERVICE
