@@ -4,7 +4,6 @@ import importlib
 import logging
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from app.core.engine.cancellation import raise_if_cancelled
@@ -40,7 +39,6 @@ class RemoteModel:
 
     Attributes:
         binding: of the model, which a replica has loaded.
-        explain: the method of a `SelfExplainingModel`; None if the model has none.
     """
 
     def __init__(self, source: ModelSource, handle: Any, timeout_seconds: float, retries: int) -> None:
@@ -55,16 +53,9 @@ class RemoteModel:
         if isinstance(binding, Failure):
             raise ModelError(binding.message)
         self.binding = binding
-        self.explain = partial(self._call, "explain") if binding.explains else None
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        return self._outcome("predict", self._source, list(inputs))
-
-    def _call(self, name: str, *arguments: Sequence[Any]) -> Sequence[Any]:
-        return self._outcome("call", self._source, name, [list(values) for values in arguments])
-
-    def _outcome(self, method: str, *arguments: object) -> Sequence[Any]:
-        outcome: Any = self._request(method, *arguments)
+        outcome: Any = self._request("predict", self._source, list(inputs))
         if isinstance(outcome, Failure):
             raise outcome.to_error()
         return outcome

@@ -84,18 +84,6 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
                     outcomes[index] = answer
             return outcomes
 
-        async def call(self, source: ModelSource, method: str, arguments: Sequence[Any]) -> Outcome:
-            """Call another method of a model. Explanations are long and rare, so Ray does not collect batches."""
-            try:
-                model = (await self._servable(source)).model
-            except ModelError as error:
-                return _not_ready(error)
-            inputs, *others = arguments
-            (outcome,) = await asyncio.to_thread(
-                run_batch, lambda batch: getattr(model, method)(batch, *others), [inputs]
-            )
-            return outcome
-
         @_serve.multiplexed(max_num_models_per_replica=models)
         async def load(self, name: str) -> Servable:
             """Load the model with the given `model_id`."""
