@@ -101,7 +101,6 @@ def test_starter_answers_a_noisy_photograph(task: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("boats", "--task", "TENSOR", "--from", "onnx"), "--from was removed in version 0.3"),
         (("boats", "--task", "BOATS"), "Expected one of IMAGE_CLASSIFICATION"),
         (("../boats", "--task", "TENSOR"), "Expected a name of letters"),
         (("b/c", "--task", "TENSOR"), "Expected a name of letters"),

@@ -157,12 +157,11 @@ def test_graph_of_an_older_opset_is_rejected(images: Sequence[Path], tmp_path: P
 
 def test_int8_version_with_other_outputs_is_not_installed(images: Sequence[Path], tmp_path: Path) -> None:
     # The classes depend on channels that have less than one step of the scale of the first one.
-    filters = np.full((8, 3, 3, 3), 1e-6)
-    filters[0] = 1
-    classes = np.full((8, 4), 1e6)
-    classes[0] = 0
+    random = np.random.default_rng(0)
+    filters, classes = 1e-6 * random.normal(size=(8, 3, 3, 3)), 1e6 * random.normal(size=(8, 4))
+    filters[0], classes[0] = 1, 0
     source = write_graph(tmp_path / "wide", "features = Conv(image, filters)", 17, filters=filters, classes=classes)
-    with pytest.raises(ModelError, match=r"the outputs of its int8 version are wrong: they differ by \d+% of"):
+    with pytest.raises(ModelError, match=r"int8 changes too many answers"):
         quantize(source, images, next_version(source))
     assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
 
@@ -195,7 +194,7 @@ def test_undefined_numbers_in_few_places_are_accepted(tmp_path: Path) -> None:
     for seed, image in enumerate(images):
         Image.fromarray(np.random.default_rng(seed).integers(0, 256, (192, 192, 3), np.uint8)).save(image)
     source = copy_of(tmp_path, "oriented-detector", parameters={"score_threshold": 0.001, "top_k": 2})
-    assert (quantize(source, images, next_version(source), max_changed=1).difference or 1) < 0.1
+    quantize(source, images, next_version(source), max_changed=1)
 
 
 def test_quantised_version_keeps_the_labels_of_a_file(images: Sequence[Path], tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ class QuantizationVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a quantised graph, in `PROVENANCE_FILE` beside it, with the number of images of the calibration.
 
-    `images_sha256` is the digest of the sorted digests of these images, one a line. `difference` is that of the output
-    that differs most from the original's, relative to its norm. Files of version 0.2 have no `verdict`.
+    `images_sha256` is the digest of the sorted digests of these images, one a line. Files of version 0.2 have no
+    `verdict`.
     """
 
     source: str
@@ -45,7 +45,6 @@ class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
     images_sha256: str
     tool: str
     written_by: str
-    difference: float | None = None
     verdict: QuantizationVerdict | None = None
 
 
