@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.settings.server import SettingsError
-from app.plugins.recording.export.writing import Format, best_prediction, export_inferences, format_of
+from app.plugins.recording.export.writing import Format, export_inferences, format_of
 from app.plugins.recording.inference import RecordedInference, format_timestamp
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.reader import ResultPage, default_reason, open_recordings
@@ -132,8 +132,9 @@ def _summary(inference: RecordedInference) -> str:
     """Summarize the records: "3 car, 1 dog" for objects, the best class, or the start of a text."""
     records = inference.records or ()
     if inference.task_type in BEST_ONLY and records:
-        label, score = best_prediction(records)
-        return f"{label} {score:.2f}" if score is not None else str(label)
+        # The best class comes first.
+        best = (records[0][name] for name in ("label", "score") if name in records[0])
+        return " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in best)
     labels = Counter(str(record[name]) for record in records for name in ("label", "entity_group") if name in record)
     if labels:
         return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
@@ -152,10 +153,14 @@ def _export(
     stderr = error_console()
     with stderr.status("Exporting ...") as status:
 
-        def show(count: int) -> None:
-            status.update(f"Exporting ... {counted(count, 'inference')}")
+        def shown() -> Iterator[Sequence[RecordedInference]]:
+            count = 0
+            for batch in batches:
+                yield batch
+                count += len(batch)
+                status.update(f"Exporting ... {counted(count, 'inference')}")
 
-        result = export_inferences(batches, to, export_format, show, images)
+        result = export_inferences(shown(), to, export_format, images)
     stderr.print(f"Wrote {counted(result.written, 'inference')} to {printable(to)}")
     if result.left_out:
         reason = f"{_SKIPPED[export_format]}{'; --with truth needs the complete right records' if only_truths else ''}"

@@ -5,12 +5,11 @@ import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from sqlalchemy import select
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.query.filters import contains
-from app.plugins.recording.query.reader import RecordingReader
+from app.plugins.recording.query.reader import RecordingReader, inference_of
 from app.plugins.recording.stores.rows import json_text
 from app.plugins.recording.stores.store import Store, StoreError
 from app.plugins.recording.stores.tables import recordings
@@ -28,11 +27,7 @@ class ShadowAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str  # the shadow version
     agreed: bool | None = None  # whether labels are equal and every object has a partner; None after an error
-    # Objects with a partner of the same label at an IoU of at least 0.5; None without objects.
-    matched: int | None = None
-    missing: int | None = None  # objects of the champion without a partner
-    extra: int | None = None  # objects of the shadow version without a partner
-    mean_iou: float | None = None  # of the partners
+    mean_iou: float | None = None  # of objects with a partner of the same label; None without any
     score_difference: float | None = None  # the largest difference between the scores of partners, or of the best class
     champion_ms: float | None = None  # milliseconds of the champion's model for the request
     shadow_ms: float | None = None  # milliseconds of the shadow version's model for the request
@@ -108,13 +103,8 @@ def read_compared(
         condition &= recordings.c.model == model
     if version is not None:
         condition &= contains(recordings.c.shadow, f'{{"version":{json_text(version)},', reader.dialect)
-    inferences = reader.find(condition, limit)
-    statement = select(recordings.c.id, recordings.c.shadow).where(condition)
-    statement = statement.order_by(recordings.c.number.desc()).limit(limit)
-    answers = {row.id: row.shadow for row in reader.run(lambda connection: connection.execute(statement).all())}
-    decoder = msgspec.json.Decoder(ShadowAnswer)
+    decode = msgspec.json.Decoder(ShadowAnswer).decode
     return [
-        ComparedInference(inference=one, answer=decoder.decode(answers[one.id]))
-        for one in inferences
-        if one.id in answers
+        ComparedInference(inference=inference_of(row), answer=decode(row["shadow"]))
+        for row in reader.rows(condition, limit)
     ]

@@ -3,12 +3,13 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 import msgspec
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter as CounterMetric
 
@@ -25,12 +26,14 @@ from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.recording.api import ShadowWatch
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
-from app.plugins.shadow.job import ShadowedSample, ShadowJob, with_pixels
 from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter
-from app.plugins.shadow.versions import settings_of, shadow_source
+from app.plugins.shadow.settings import settings_of, shadow_source
 from tasks.inference.error import InferenceError
-from tasks.inference.response import Prediction
-from tasks.vision.image import image_of
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Prediction, SampleResult
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tasks.vision.image import Image, image_of
+from tasks.vision.request import ImageItem
 
 _logger = logging.getLogger(__name__)
 
@@ -40,6 +43,32 @@ _MAX_BYTES = 48_000_000
 _SECONDS_TO_CLOSE = 5.0
 _TICK_SECONDS = 1.0
 _MAX_SHOWN = 50
+
+
+class ShadowedSample(msgspec.Struct, frozen=True, eq=False):
+    """One sample: its id in recordings, the champion's prediction, and the size of its image; 0 without one."""
+
+    id: str
+    prediction: Prediction
+    width: int = 0
+    height: int = 0
+
+
+class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request to answer again."""
+
+    registration: Registration  # the version that answered, the champion
+    request: InferenceRequest
+    decoded: InferenceRequest  # the request as `with_pixels`
+    samples: Sequence[ShadowedSample]  # what the champion answered
+    model_ns: int  # nanoseconds that its model took
+    # Called with the number of samples that the shadow version answers in another way.
+    watchers: Sequence[Callable[[int], None]] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the decoded images."""
+        return sum(3 * sample.width * sample.height for sample in self.samples)
 
 
 class DifferentAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,11 +183,8 @@ class Shadows:
             agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
         except EvaluationError as error:
             return msgspec.structs.replace(compared, error=str(error))
-        matched = missing = extra = None
-        if agreement.matched is not None:
-            matched = agreement.matched
-            missing, extra = len(before) - matched, len(after) - matched
-        agreed = agreement.labels == 1 and not missing and not extra
+        matched = agreement.matched
+        agreed = agreement.labels == 1 and (matched is None or matched == len(before) == len(after))
         before, after = (cast("Records", self._redaction.value(records)) for records in (before, after))
         if not agreed:
             different = DifferentAnswers(
@@ -174,9 +200,6 @@ class Shadows:
         return msgspec.structs.replace(
             compared,
             agreed=agreed,
-            matched=matched,
-            missing=missing,
-            extra=extra,
             mean_iou=agreement.mean_iou,
             score_difference=agreement.score_difference,
             records=after if settings_of(champion).records else None,
@@ -201,6 +224,23 @@ class Shadows:
     def _count(self, job: ShadowJob, outcome: str, count: int) -> None:
         source = job.registration.source
         self._images.labels(source.name, settings_of(source).version, outcome).inc(count)
+
+
+def with_pixels(request: InferenceRequest, samples: Sequence[SampleResult]) -> InferenceRequest:
+    """Return the request with the pixels that the champion decoded, because decoding them again costs much.
+
+    Inputs of several images, and images that were decoded at a fraction of their size, stay encoded.
+    """
+    inputs, counts = list(request.inputs), Counter(sample.input for sample in samples)
+    for sample in samples:
+        encoded, item = inputs[sample.input], sample.item
+        if isinstance(item, ImageItem) and isinstance(encoded, BytesTensor) and counts[sample.input] == 1:
+            image: Image = item.image
+            if image.full_size is None:
+                pixels, parameters = image.pixels[np.newaxis], encoded.parameters
+                decoded = Tensor(name=encoded.name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
+                inputs[sample.input] = decoded
+    return msgspec.structs.replace(request, inputs=tuple(inputs))
 
 
 def _summary(records: Records) -> str:

@@ -7,7 +7,7 @@ from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import SettingsError
 from app.plugins.recording.service import recording_routes, redacted_keys, store_at
 from app.plugins.recording.settings import RecordingSettings
-from app.plugins.shadow.versions import settings_of, shadow_source
+from app.plugins.shadow.settings import settings_of, shadow_source
 
 
 def start(host: Host) -> Parts:

@@ -9,8 +9,8 @@ from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.rows import to_rows
 from app.plugins.recording.stores.store import Store, parse_dsn
-from app.plugins.shadow.job import with_pixels
 from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter, read_compared
+from app.plugins.shadow.service import with_pixels
 from tasks.image_classification import Classification
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult

@@ -112,14 +112,8 @@ def _cast(file: Path, column: Any, field: Any) -> Any:
     """Convert a column to the type of the schema, such as integers that pandas wrote as floats."""
     try:
         return column.cast(field.type)
-    except _arrow.ArrowException:
-        pass
-    for number in range(len(column)):
-        try:
-            column.slice(number, 1).cast(field.type)
-        except _arrow.ArrowException as error:
-            raise SettingsError(f"{file}: row {number + 1}: {_EXPECTED}: {field.name}: {error}") from None
-    raise SettingsError(f"{file}: {_EXPECTED}: {field.name}: Expected {field.type}, got {column.type}")
+    except _arrow.ArrowException as error:
+        raise SettingsError(f"{file}: {_EXPECTED}: {field.name}: {error}") from None
 
 
 def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Export recorded inferences into one file, batch by batch: JSONL here, other formats by their modules."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -9,8 +9,7 @@ import msgspec
 from app.core.engine.error_text import needs_extra
 from app.core.settings.files import replacing_file
 from app.core.settings.server import SettingsError
-from app.plugins.recording.inference import Batches, Exported, RecordedInference
-from app.plugins.recording.stores.rows import label_of
+from app.plugins.recording.inference import Batches, Exported
 
 Format = Literal["parquet", "coco", "jsonl", "yolo"]
 """The format of a file of inferences."""
@@ -31,13 +30,7 @@ def format_of(path: Path) -> Format:
     return file_format
 
 
-def export_inferences(
-    batches: Batches,
-    path: Path,
-    file_format: Format,
-    on_progress: Callable[[int], None] = lambda _: None,
-    images: Path | None = None,
-) -> Exported:
+def export_inferences(batches: Batches, path: Path, file_format: Format, images: Path | None = None) -> Exported:
     """Write inferences into a file. The complete file replaces an existing one atomically. YOLO needs a new folder.
 
     Raise SettingsError when a library for the format is not installed, or the folder does not exist. Raise OSError when
@@ -47,7 +40,6 @@ def export_inferences(
         batches: batches of inferences; only a few are in memory at once.
         path: the file, in an existing folder.
         file_format: the format of the file.
-        on_progress: called after every batch with the number of inferences written so far.
         images: the folder of recorded images, for YOLO.
     """
     if not path.parent.is_dir():
@@ -58,32 +50,17 @@ def export_inferences(
         if images is None or not images.is_dir():
             needed = "the folder of recorded images (--record-images)"
             raise SettingsError(f"--format yolo needs --images, {needed}, got {images or 'none'}")
-        return write_yolo(_report_progress(batches, on_progress), path, images)
-    write = _load_writer(file_format)
+        return write_yolo(batches, path, images)
     if path.is_dir():
         raise SettingsError(f"--to: Expected a file, got the folder {path}")
-    with replacing_file(path) as file:
-        return write(_report_progress(batches, on_progress), file)
-
-
-def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]:
+    write: Callable[[Batches, BinaryIO], Exported] = write_jsonl
     if file_format == "coco":
-        from app.plugins.recording.export.coco import write_coco
-
-        return write_coco
-    if file_format == "parquet":
+        from app.plugins.recording.export.coco import write_coco as write
+    elif file_format == "parquet":
         with needs_extra("Parquet", "parquet", SettingsError):
-            from app.plugins.recording.export.parquet import write_parquet
-        return write_parquet
-    return write_jsonl
-
-
-def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> Iterator[Sequence[RecordedInference]]:
-    count = 0
-    for batch in batches:
-        yield batch
-        count += len(batch)
-        on_progress(count)
+            from app.plugins.recording.export.parquet import write_parquet as write
+    with replacing_file(path) as file:
+        return write(batches, file)
 
 
 def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
@@ -94,17 +71,3 @@ def write_jsonl(batches: Batches, file: BinaryIO) -> Exported:
         file.write(encoder.encode_lines(batch))
         written += len(batch)
     return Exported(written=written)
-
-
-def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str | None, float | None]:
-    """Return label and score of the record with the best score, or of the first label if there are no scores."""
-    label: str | None = None
-    best: float | None = None
-    for record in records or ():
-        name, score = label_of(record), record.get("score")
-        if not isinstance(name, str):
-            continue
-        number = float(score) if isinstance(score, int | float) else None
-        if label is None or (number is not None and (best is None or number > best)):
-            label, best = name, number
-    return label, best

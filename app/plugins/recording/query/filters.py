@@ -196,19 +196,22 @@ def _metadata_condition(key: str, comparison: str, value: str | float, dialect: 
         # The quote that ends a shorter text must be less than any character of the other.
         found = _after(entry_line(key, "str", "")[:-2], len(text), dialect)
         return compare(func.replace(found, '"', _BELOW_ALL), text)
-    found = _after(entry_line(key, NUMBER, 0)[:-2], _MAX_DIGITS, dialect)
+    start = entry_line(key, NUMBER, 0)[:-2]
     if dialect == "sqlite":
         number = value if isinstance(value, float) or value in _INT64 else float(value)
-        return compare(cast(found, Numeric), literal(number))
-    return compare(cast(func.split_part(found, "]", 1), Numeric), literal(Decimal(repr(value)), Numeric))
+        return compare(cast(_after(start, _MAX_DIGITS, dialect), Numeric), literal(number))
+    # To count the characters of a prefix takes longer than to copy the rest.
+    digits = func.split_part(_after(start, None, dialect), "]", 1)
+    return compare(cast(digits, Numeric), literal(Decimal(repr(value)), Numeric))
 
 
-def _after(start: str, length: int, dialect: str) -> ColumnElement[str]:
-    """Return the characters that follow `start` in the entries, `length` at most; NULL without `start`."""
+def _after(start: str, length: int | None, dialect: str) -> ColumnElement[str]:
+    """Return the characters that follow `start` in the entries, or the first `length`; NULL without `start`."""
     entries = metadata.c.entries
     if dialect == "sqlite":
         return func.substr(entries, func.nullif(func.instr(entries, start), 0) + len(start), length)
-    return func.left(func.nullif(func.split_part(entries, start, 2), ""), length)
+    rest = func.nullif(func.split_part(entries, start, 2), "")
+    return rest if length is None else func.left(rest, length)
 
 
 def _unquote(text: str) -> str | float:

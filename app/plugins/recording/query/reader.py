@@ -93,13 +93,16 @@ class RecordingReader:
         statement = matching_numbers(query, self.dialect, before, limit)
         return self.run(lambda connection: connection.execute(statement).scalars().all())
 
-    def find(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RecordedInference]:
-        """Return the inferences, or the newest `limit`, that meet a condition on the columns of `tables.recordings`."""
+    def find(self, condition: ColumnElement[bool]) -> Sequence[RecordedInference]:
+        """Return the inferences that meet a condition on the columns of `tables.recordings`, the newest first."""
+        return [inference_of(row) for row in self.rows(condition)]
+
+    def rows(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RowMapping]:
+        """Return the rows of `tables.recordings`, or the newest `limit`, that meet a condition, the newest first."""
         number = recordings.c.number
         statement = select(recordings, metadata.c.entries).outerjoin(metadata, metadata.c.number == number)
         statement = statement.where(condition).order_by(number.desc()).limit(limit)
-        rows = self.run(lambda connection: connection.execute(statement).mappings().all())
-        return [_inference(row) for row in rows]
+        return self.run(lambda connection: connection.execute(statement).mappings().all())
 
     def metadata(self, condition: ColumnElement[bool]) -> Iterator[tuple[int, Sequence[MetadataEntry]]]:
         """Yield number and metadata of the inferences that meet a condition on `tables.metadata`, newest first."""
@@ -184,7 +187,8 @@ _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
 }
 
 
-def _inference(row: RowMapping) -> RecordedInference:
+def inference_of(row: RowMapping) -> RecordedInference:
+    """Return the inference of a row of `RecordingReader.rows`."""
     values = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
     values["metadata"] = decode_entries(row["entries"])
     for name, decoder in _DECODERS.items():

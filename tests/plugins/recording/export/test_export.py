@@ -179,14 +179,10 @@ def test_empty_export_writes_a_file_and_failed_export_keeps_the_old_one(tmp_path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_export_has_default_permissions_and_reports_progress(tmp_path: Path) -> None:
-    progress: list[int] = []
-    export_inferences(
-        [[inference("a"), inference("b")], [inference("c")]], tmp_path / "a.jsonl", "jsonl", progress.append
-    )
+def test_export_has_default_permissions(tmp_path: Path) -> None:
+    export_inferences([[inference("a")]], tmp_path / "a.jsonl", "jsonl")
     (tmp_path / "b").touch()
     assert stat.S_IMODE((tmp_path / "a.jsonl").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
-    assert progress == [2, 3]
 
 
 def test_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store.db")
     execute(store, "UPDATE inference_schema SET version = 99")
     reader = RecordingReader(parse_dsn(store))
-    with pytest.raises(InferenceError, match="version 99, this Charioteer reads 3: a later Charioteer wrote them"):
+    with pytest.raises(InferenceError, match="version 99, this Charioteer reads 4: a later Charioteer wrote them"):
         reader.page(InferenceQuery(), 1)
 
 
