@@ -106,8 +106,8 @@ def evaluate(
     --fail-under. Exits with 2 when the evaluation cannot run, and with 130 when it was interrupted.
 
     Args:
-        dataset: Folder or file: one folder of images for each class, COCO, YOLO or DOTA. Without it, --recorded
-            measures inferences by their truths.
+        dataset: Folder or file: one folder of images for each class, COCO or YOLO. Without it, --recorded measures
+            inferences by their truths.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
         recorded: Recording store, its export, or the results of `charioteer run`, instead of a model.

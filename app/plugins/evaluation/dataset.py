@@ -53,7 +53,7 @@ class LabelledObject(Shape, frozen=True, kw_only=True):
 
     Attributes:
         mask: the pixels of the object, instead of polygons.
-        ignored: whether it counts neither as missed nor as wrong: COCO's crowds, DOTA's difficult objects.
+        ignored: whether it counts neither as missed nor as wrong: such as COCO's crowds.
         location: the file and the line or element of the label.
     """
 

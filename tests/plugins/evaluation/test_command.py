@@ -14,7 +14,6 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-import cv2
 import pytest
 from cyclopts import App
 
@@ -204,21 +203,23 @@ def fixture_datasets(folder: Path) -> dict[str, tuple[Path, str]]:
     for annotation in coco["annotations"]:
         annotation["category_id"] = names.index(shapes[annotation["category_id"]])
     (folder / "masks.json").write_text(json.dumps(coco))
-    ships = folder / "ships"
-    (ships / "labelTxt").mkdir(parents=True)
-    shutil.copy(IMAGES / "oriented.jpg", ships)
-    lines: list[str] = []
-    for truth in json.loads((IMAGES / "truth.json").read_text())["oriented.jpg"]:
+    truths = json.loads((IMAGES / "truth.json").read_text())["oriented.jpg"]
+    names, ships = sorted({truth["shape"] for truth in truths}), []
+    for truth in truths:
         cx, cy, w, h, r = truth["rotated"]
-        corners = cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
-        lines.append(f"{' '.join(str(value) for value in corners.ravel().tolist())} {truth['shape']} 0")
-    (ships / "labelTxt" / "oriented.txt").write_text("\n".join(lines))
+        box, rotation = [cx - w / 2, cy - h / 2, w, h], {"rotation": math.degrees(r)}
+        category = names.index(truth["shape"])
+        ships.append({"image_id": 1, "category_id": category, "bbox": box, "attributes": rotation})
+    image = {"id": 1, "file_name": str(IMAGES / "oriented.jpg")}
+    categories = [{"id": number, "name": name} for number, name in enumerate(names)]
+    oriented = {"images": [image], "categories": categories, "annotations": ships}
+    (folder / "ships.json").write_text(json.dumps(oriented))
     (folder / "classes" / "blue star").mkdir(parents=True)
     shutil.copy(IMAGES / "shape.jpg", folder / "classes" / "blue star")
     return {
         "detector": (IMAGES / "coco.json", "map_coco=0.8"),
         "segmenter": (folder / "masks.json", "miou=0.8"),
-        "oriented-detector": (ships, "ap50=0.9"),
+        "oriented-detector": (folder / "ships.json", "ap50=0.9"),
         "classifier": (folder / "classes", "accuracy=1"),
     }
 

@@ -50,14 +50,6 @@ def write_yolo_dataset(folder: Path, labels: Mapping[str, str], data_yaml: str |
     return path
 
 
-def write_dota_dataset(folder: Path, labels: Mapping[str, str]) -> Path:
-    for name, lines in labels.items():
-        write_image(folder / "images" / f"{name}.png")
-        (folder / "labelTxt").mkdir(exist_ok=True)
-        (folder / "labelTxt" / f"{name}.txt").write_text(lines)
-    return folder
-
-
 def write_image_folder(folder: Path, classes: Mapping[str, int]) -> Path:
     for label, count in classes.items():
         for index in range(count):

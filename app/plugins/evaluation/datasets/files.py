@@ -23,7 +23,7 @@ _NAMES = ("file_name", "image", "file", "name")
 _HEADER_BYTES = 1 << 18
 MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
-DatasetFormat = Literal["image-folder", "coco", "yolo", "dota"]
+DatasetFormat = Literal["image-folder", "coco", "yolo"]
 
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 

@@ -10,10 +10,10 @@ from app.core.cli.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, LabelErrors
 from app.plugins.evaluation.datasets.coco import read_coco
 from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_item, rows_of
-from app.plugins.evaluation.datasets.text_labels import find_yolo_file, label_folder, read_dota, read_yolo
+from app.plugins.evaluation.datasets.yolo import find_yolo_file, read_yolo
 from tasks.task import TaskType
 
-_EXPECTED = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, or DOTA's labelTxt"
+_EXPECTED = "a folder of images for each class, COCO's JSON, or YOLO's data.yaml"
 
 
 def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
@@ -27,12 +27,9 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     errors = LabelErrors(lenient=options.skip_bad)
     read, found = _find(path, options.format)
     dataset = read(found, errors, options)
-    for option, value, formats in (
-        ("--split", options.split, ("yolo",)),
-        ("--images", options.images, ("coco", "dota")),
-    ):
-        if value is not None and dataset.format not in formats:
-            raise EvaluationError(f"{option}: no effect on {dataset.format}; it is for {', '.join(formats)}")
+    for option, value, used_by in (("--split", options.split, "yolo"), ("--images", options.images, "coco")):
+        if value is not None and dataset.format != used_by:
+            raise EvaluationError(f"{option}: no effect on {dataset.format}; it is for {used_by}")
     dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
         lines = (f"{path}: Expected labelled images as {dataset.format}, got none", *dataset.notes)
@@ -88,7 +85,6 @@ def _class_folders(path: Path) -> Sequence[Path]:
 
 _FORMATS: Mapping[DatasetFormat, tuple[Sequence[str], Callable[[Path], Path | None], _Reader]] = {
     "yolo": ((".yaml", ".yml"), find_yolo_file, read_yolo),
-    "dota": ((), lambda path: path if label_folder(path) else None, read_dota),
     "coco": ((".json",), partial(_single_file, "*.json"), read_coco),
     "image-folder": ((), lambda path: path if any(map(list_images, _class_folders(path))) else None, read_image_folder),
 }

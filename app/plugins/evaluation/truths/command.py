@@ -37,7 +37,7 @@ def truth(
     Args:
         store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE.
         action: What to do: import.
-        file: COCO, JSON of Label Studio, JSON lines, or a folder: YOLO, DOTA, or one folder of images for each class.
+        file: COCO, JSON of Label Studio, JSON lines, or a folder: YOLO, or one folder of images for each class.
         format: Format of the labels; detected by default.
         images: Folder of the images, if they are not at the format's usual location. COCO also works without images.
         split: Split of a YOLO data set; the first of val, test and train by default.

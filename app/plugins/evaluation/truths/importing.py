@@ -20,7 +20,7 @@ from app.plugins.recording.truth_store import RightAnswer
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 
-LabelFormat = Literal["jsonl", "label-studio", "coco", "yolo", "dota", "image-folder"]
+LabelFormat = Literal["jsonl", "label-studio", "coco", "yolo", "image-folder"]
 
 _HALF_PIXEL = 0.5
 """Offset: labels measure from the edge of the first pixel, contours from its centre."""

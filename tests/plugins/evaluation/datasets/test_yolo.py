@@ -1,26 +1,17 @@
-"""Datasets in YOLO and DOTA format, and image folders."""
+"""Datasets in YOLO's format, and image folders."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from app.plugins.evaluation.datasets.read import DatasetOptions, read_dataset
 from tasks.task import TaskType
-from tests.support.data.datasets import (
-    check_rejected,
-    write_coco_dataset,
-    write_dota_dataset,
-    write_image_folder,
-    write_yolo_dataset,
-)
+from tests.support.data.datasets import check_rejected, write_coco_dataset, write_image_folder, write_yolo_dataset
 from tests.support.data.evaluation_samples import write_image
 
 ORIENTED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
-CORNERS = "10 10 30 10 30 20 10 20 ship 0"
 
 
 def test_yolo_boxes_are_converted_to_pixels(tmp_path: Path) -> None:
@@ -74,12 +65,11 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
 
 def test_boxes_of_oriented_boxes_and_outlines_are_taken_for_detection(tmp_path: Path) -> None:
     lines = ORIENTED + "\n1 0 0 0.5 0 0.5 0.5\n0 0.5 0.5 0.25 0.5"
-    write_yolo_dataset(tmp_path / "yolo", {"a": lines})
-    write_dota_dataset(tmp_path / "dota", {"a": CORNERS})
-    found = [read_dataset(tmp_path / name, DatasetOptions(task=TaskType.OBJECT_DETECTION)) for name in ("yolo", "dota")]
-    boxes = [[label.box for label in dataset.items[0].objects] for dataset in found]
-    assert boxes == [[(16, 12, 32, 24), (0, 0, 32, 24), (24, 12, 40, 36)], [(10, 10, 30, 20)]]
-    assert [dataset.tasks for dataset in found] == [(TaskType.OBJECT_DETECTION,)] * 2
+    write_yolo_dataset(tmp_path, {"a": lines})
+    found = read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))
+    boxes = [label.box for label in found.items[0].objects]
+    assert boxes == [(16, 12, 32, 24), (0, 0, 32, 24), (24, 12, 40, 36)]
+    assert found.tasks == (TaskType.OBJECT_DETECTION,)
 
 
 def test_yolo_keypoints_follow_a_box(tmp_path: Path) -> None:
@@ -113,29 +103,22 @@ def test_yolo_folder_may_have_class_names_only(tmp_path: Path, folders: tuple[st
     assert (dataset.format, dataset.labels, dataset.items[0].objects[0].label) == ("yolo", ("cat", "dog"), "dog")
 
 
-YOLO, DOTA = write_yolo_dataset, write_dota_dataset
-
-
 @pytest.mark.parametrize(
-    ("write", "lines", "message"),
+    ("lines", "message"),
     [
-        (YOLO, "0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
-        (YOLO, "0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
-        (YOLO, f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
-        (YOLO, "0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
-        (YOLO, "0 0.5 0.5 200 200", "Expected fractions of the image"),
+        ("0 0.5 0.5 0.25", r"a\.txt:1: Expected a class and 4 numbers of a box.*got 3 numbers"),
+        ("0 0.5 0.5 0.2 0.2\n\n7 0.5 0.5 0.2 0.2", r"a\.txt:3: Expected a class from 0 to 1, got '7'"),
+        (f"{'9' * 5000} 0.5 0.5 0.2 0.2", "Expected a class from 0 to 1, got '999"),
+        ("0 0.5 nan 0.2 0.2", r"a\.txt:1: Expected a finite number, got 'nan'"),
+        ("0 0.5 0.5 200 200", "Expected fractions of the image"),
         (
-            YOLO,
             "0 0.5 0.5 0.2 0.2\n" + ORIENTED,
             "Expected every line to be of IMAGE_SEGMENTATION, got a box; --task OBJECT_",
         ),
-        (DOTA, "1 2 3 4 ship 0", r"a\.txt:1: Expected 8 coordinates, a category and 0 or 1 for .*, got 6 words"),
-        (DOTA, "gsd:1\n10 10 30 10 30 20 10 nan ship 0", r"a\.txt:2: Expected a finite number, got 'nan'"),
-        (DOTA, "10 10 30 10 30 20 10 20 ship hard", "Expected 0 or 1 for difficult, got 'hard'"),
     ],
 )
-def test_invalid_line_is_rejected(tmp_path: Path, write: Callable[..., Any], lines: str, message: str) -> None:
-    write(tmp_path, {"a": lines})
+def test_invalid_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
+    write_yolo_dataset(tmp_path, {"a": lines})
     check_rejected(tmp_path, message)
 
 
@@ -179,40 +162,12 @@ def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
     check_rejected(path, r"labels/val/b\.txt: there is no image of that name")
 
 
-@pytest.mark.parametrize(
-    ("write", "lines"),
-    [
-        (YOLO, "0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2"),
-        (YOLO, f"0{' 0.5' * 8}\n{ORIENTED}"),
-        (DOTA, f"5 5 5 5 5 5 5 5 ship 0\n{CORNERS}"),
-    ],
-)
-def test_objects_without_area_are_left_out(tmp_path: Path, write: Callable[..., Any], lines: str) -> None:
-    write(tmp_path, {"a": lines})
+@pytest.mark.parametrize("lines", ["0 0.5 0.5 0 0.2\n0 0.5 0.5 0.2 0.2", f"0{' 0.5' * 8}\n{ORIENTED}"])
+def test_objects_without_area_are_left_out(tmp_path: Path, lines: str) -> None:
+    write_yolo_dataset(tmp_path, {"a": lines})
     dataset = read_dataset(tmp_path)
     assert len(dataset.items[0].objects) == 1
     assert "a.txt:1" in dataset.notes[0]
-
-
-def test_dota_labels_are_read(tmp_path: Path) -> None:
-    lines = f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n"
-    write_dota_dataset(tmp_path, {"a": lines, "b": ""})
-    dataset = read_dataset(tmp_path)
-    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION, TaskType.OBJECT_DETECTION)
-    assert dataset.labels == ("harbor", "ship")
-    ship, harbor = dataset.items[0].objects
-    assert (ship.rings, ship.ignored, harbor.ignored) == ((((10, 10), (30, 10), (30, 20), (10, 20)),), False, True)
-    assert dataset.items[0].metadata == {"imagesource": "GoogleEarth", "gsd": "0.5"}
-    assert any("1 difficult" in note for note in dataset.notes)
-
-
-def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
-    write_dota_dataset(tmp_path, {"a": CORNERS})
-    (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
-    write_image(tmp_path / "images" / "bare.png")
-    write_image(tmp_path / "images" / "more" / "a.png")
-    check_rejected(tmp_path, r"more/a\.png: there is .*images/a\.png of the same name(?s:.*)orphan\.txt: there is no ")
-    check_rejected(tmp_path, r"bare\.png: there are no labels")
 
 
 def test_folder_names_are_class_labels(tmp_path: Path) -> None:
@@ -292,7 +247,7 @@ def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
         check_rejected(path, "got none of them")
     check_rejected(tmp_path / "nowhere", "there is no such file or folder")
     check_rejected(tmp_path, "as coco it cannot be read", format="coco")
-    check_rejected(file, "as dota it cannot be read", format="dota")
+    check_rejected(file, "as image-folder it cannot be read", format="image-folder")
     write_image_folder(tmp_path, {"cat": 1})
     check_rejected(tmp_path, "labels of OBJECT_DETECTION, got image-folder labels", task=TaskType.OBJECT_DETECTION)
 
