@@ -44,9 +44,12 @@ def config(
     parser = App(name="charioteer config", config=sources, help_flags=[], version_flags=[])
     parser.default(serve)
     _, bound, _ = parser.parse_args(options, exit_on_error=False, print_error=False)
-    values = dict(bound.arguments)
-    for part in bound.arguments.values():
-        values |= getattr(part, "__dict__", {})
+    values, parts = dict(bound.arguments), list(bound.arguments.values())
+    for part in parts:
+        fields = getattr(part, "__dict__", {})
+        values |= fields
+        # The options of plugins are one level deeper.
+        parts += fields.values()
     shown = table("option", "value", "from", "environment variable")
     for argument in arguments:
         if (everything and argument.parameter.show is not False) or argument.tokens:
