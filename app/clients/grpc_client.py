@@ -22,7 +22,7 @@ from app.clients.protocol import (
 from app.clients.retries import Retries
 
 _BUSY, _DOWN = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
-_REFUSED = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_REJECTED = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 _METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
 
 
@@ -75,7 +75,7 @@ def grpc_client(
                 call_error: Any = error
                 code = call_error.code()
                 if code not in retried or delay is None:
-                    is_unavailable = code in (_BUSY, _DOWN, *_REFUSED)
+                    is_unavailable = code in (_BUSY, _DOWN, *_REJECTED)
                     error_class = ServerUnavailableError if is_unavailable else InferenceClientError
                     raise error_class(f"{code.name}: {call_error.details()}") from None
                 if code == _DOWN:

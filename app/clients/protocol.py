@@ -59,7 +59,7 @@ class InferenceClientError(Exception):
 
 
 class ServerUnavailableError(InferenceClientError):
-    """No image would be answered now: the server is unreachable or busy, refuses the client, or lacks the model."""
+    """No image would be answered now: the server is unreachable or busy, rejects the client, or lacks the model."""
 
 
 def read_elements(data: Any) -> Any:

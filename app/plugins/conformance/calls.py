@@ -75,14 +75,14 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
 
 
 def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
-    """Raise a `ViolationError` if a refused call has no text with its status.
+    """Raise a `ViolationError` if a rejected call has no text with its status.
 
-    Raise InconclusiveError if no call was refused.
+    Raise InconclusiveError if no call was rejected.
     """
-    refused = [exchange for exchange in exchanges if not exchange.ok]
-    if not refused:
-        raise InconclusiveError("Nothing was refused")
-    for exchange in refused:
+    rejected = [exchange for exchange in exchanges if not exchange.ok]
+    if not rejected:
+        raise InconclusiveError("Nothing was rejected")
+    for exchange in rejected:
         if not exchange.headers.get("grpc-message"):
             raise ViolationError(f"{exchange.path}: Expected a text with {exchange.code}, got none")
 

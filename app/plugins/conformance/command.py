@@ -33,7 +33,7 @@ def conform(
     """Check any inference server against a protocol.
 
     Exits with 0 when every tested MUST requirement holds, and with 1 when one fails. Exits with 2 when the server does
-    not answer or refuses the credentials, or when the options are invalid.
+    not answer or rejects the credentials, or when the options are invalid.
 
     Args:
         url: URL of the server, or its host and port. For Chariot's protocols, the base URL that /infer follows; for
@@ -87,7 +87,7 @@ def _models(url: str, options: ConformanceOptions, *, all_models: bool) -> Seque
         names = list_models(runner.probe)
     if all_models:
         if not names:
-            reason = "the server lists no models, or refuses the credentials"
+            reason = "the server lists no models, or rejects the credentials"
             raise OptionsError(f"--all-models: {reason}; choose one with --model, or pass --header-file")
         return names
     if len(names) > 1:
@@ -98,11 +98,11 @@ def _models(url: str, options: ConformanceOptions, *, all_models: bool) -> Seque
 
 
 def _status(report: ConformanceReport) -> int:
-    """Return the exit status for a report, and print which checks the server refused to authorize."""
+    """Return the exit status for a report, and print which checks the server rejected to authorize."""
     if report.unauthorized:
         names = ", ".join(report.unauthorized)
         sys.stderr.write(
-            f"charioteer: {names}: the server refused the credentials; pass valid ones with --header-file\n"
+            f"charioteer: {names}: the server rejected the credentials; pass valid ones with --header-file\n"
         )
     if not report.conforms:
         return _VIOLATED

@@ -70,7 +70,7 @@ class Exchange:
 
     @property
     def unauthorized(self) -> bool:
-        """Return whether the engine refused the credentials."""
+        """Return whether the engine rejected the credentials."""
         return self.code in _UNAUTHORIZED
 
     @property
@@ -98,7 +98,7 @@ class Exchange:
         if self.rejected:
             reason = f"{self.code} {quote(self.body)}"
             raise InconclusiveError(
-                f"The engine refuses the request, with {reason}; give a body that it accepts with --request"
+                f"The engine rejects the request, with {reason}; give a body that it accepts with --request"
             )
         return self.expect_object()
 
@@ -128,7 +128,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall(Exchange):
-    """An exchange over gRPC, with its response messages. A refused call has none, nor has one that is not decoded."""
+    """An exchange over gRPC, with its response messages. A rejected call has none, nor has one that is not decoded."""
 
     SUCCESS = "OK"
 

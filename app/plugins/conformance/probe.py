@@ -113,7 +113,7 @@ class Probe:
 
     @property
     def unauthorized(self) -> bool:
-        """Return whether the engine refused the credentials of every request."""
+        """Return whether the engine rejected the credentials of every request."""
         return bool(self._cache) and all(exchange.unauthorized for exchange in self._cache.values())
 
     def get(self, path: str, **headers: str) -> Exchange:

@@ -13,12 +13,12 @@ from app.plugins.conformance.probe import Probe, RequestLimitError, Target
 
 _MAX_EXCHANGES = 3
 """The number of exchanges to keep for a finding; the last ones decided it."""
-_NO_CREDENTIALS = "Every request is refused for missing credentials; give them with --header-file"
-_UNAUTHORIZED = "The credentials are refused, not the content; give valid ones with --header-file"
+_NO_CREDENTIALS = "Every request is rejected for missing credentials; give them with --header-file"
+_UNAUTHORIZED = "The credentials are rejected, not the content; give valid ones with --header-file"
 
 
 class UnreachableError(Exception):
-    """The engine's URL does not answer, or refuses every request for its credentials."""
+    """The engine's URL does not answer, or rejects every request for its credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ConformanceReport:
 
     @property
     def unauthorized(self) -> Sequence[str]:
-        """Return the ids of MUST checks that were not tested because the engine refused the credentials."""
+        """Return the ids of MUST checks that were not tested because the engine rejected the credentials."""
         return [
             finding.check.id
             for finding in self.findings
@@ -87,7 +87,7 @@ class CheckRunner:
     def report(self, on_check: Callable[[Check], object] = lambda _: None) -> ConformanceReport:
         """Run every check and return the report; call `on_check` before each check.
 
-        Raise UnreachableError if the engine refused the credentials of every request, so nothing was tested.
+        Raise UnreachableError if the engine rejected the credentials of every request, so nothing was tested.
         """
         inapplicable_reason = self._inapplicable_reason()
         findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Read JSON values and refusals, and the texts and names that checks send."""
+"""Read JSON values and rejections, and the texts and names that checks send."""
 
 from collections.abc import Iterable
 from typing import Any, TypeGuard, TypeVar
@@ -43,7 +43,7 @@ def expect_statuses(exchanges: Iterable[Exchange], *codes: int | str) -> None:
 
 
 def expect_error_texts(*exchanges: Exchange) -> None:
-    """Raise a `ViolationError` if a refusal among `exchanges` has no text in `error`."""
+    """Raise a `ViolationError` if a rejection among `exchanges` has no text in `error`."""
     for exchange in exchanges:
         reason = exchange.object().get("error") if exchange.rejected else "accepted"
         expect(isinstance(reason, str) and reason, "a text in error", exchange.body)

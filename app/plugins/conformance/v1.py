@@ -55,7 +55,7 @@ def _instances(probe: Probe) -> list[object]:
     for candidate in candidates:
         if _predict(probe, {"instances": candidate}).ok:
             return candidate
-    raise InconclusiveError("The engine refuses every generated instance; give a body with --request")
+    raise InconclusiveError("The engine rejects every generated instance; give a body with --request")
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
@@ -125,11 +125,11 @@ CHECKS = (
           lambda probe: _predict(probe, {"instances": _instances(probe)}).expect_json(), requires=_PREDICTS),
     Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
           lambda probe: probe.post(_predict_path(probe), b'{"instances": [').expect_status(400)),
-    Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
+    Check("V1-011", SHOULD, "A body without instances is rejected with 4xx.", f"{_PAGE}; the stock server returns 500",
           lambda probe: _predict(probe, {"conform": []}).expect_error()),
-    Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
+    Check("V1-012", SHOULD, "Instances that are not a list are rejected with 4xx.", f"{_SDK}, with a predictor",
           lambda probe: _predict(probe, {"instances": 1}).expect_error()),
-    Check("V1-013", MUST, "Refusals are JSON objects with a text in error.", _SDK,
+    Check("V1-013", MUST, "Rejections are JSON objects with a text in error.", _SDK,
           lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), _predict(probe, {"instances": 1}))),
     Check("V1-014", SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,
           requires=_PREDICTS),

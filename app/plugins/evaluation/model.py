@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Annotated
 
 import httpx
@@ -25,7 +26,6 @@ from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 
-_reported: dict[str, object] = {}
 _DEFAULT_TOP_K = 100
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SCORE_THRESHOLD = 0.001
@@ -92,12 +92,10 @@ def parameters_for(
     The default score threshold of objects is low, because average precision needs nearly all objects.
     """
     parameters = read_assignments(assignments)
-    match dataset.tasks[0].returns:
-        case "classes":
-            return {"action": "predict_proba", **parameters}
-        case _:
-            threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
-            return {"score_threshold": threshold, "top_k": _DEFAULT_TOP_K, **parameters}
+    if dataset.tasks[0].returns == "classes":
+        return {"action": "predict_proba", **parameters}
+    threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
+    return {"score_threshold": threshold, "top_k": _DEFAULT_TOP_K, **parameters}
 
 
 def local_model(
@@ -152,11 +150,10 @@ def served_model(
     )
 
 
+@cache
 def _report_wait(reason: str) -> None:
     """Report, once for each reason, that a persistent client waits for a server that it cannot reach."""
-    # Several threads wait at once; only the first one finds its own object.
-    if _reported.setdefault(reason, own := object()) is own:
-        error_console().print(f"Waiting for the server, at most five minutes: {printable(reason)}")
+    error_console().print(f"Waiting for the server, at most five minutes: {printable(reason)}")
 
 
 def local_predictor(source: ModelSource, parameters: Mapping[str, object], limits: Limits) -> InferenceClient:

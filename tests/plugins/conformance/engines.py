@@ -305,7 +305,7 @@ def check_engine(
 
 
 def _no_reply(_: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("refused")
+    raise httpx.ConnectError("rejected")
 
 
 def check_with_fault(engines: Engines, fault: Fault, **target: Any) -> ConformanceReport:

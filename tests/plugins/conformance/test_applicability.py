@@ -21,7 +21,7 @@ IMAGE_MODEL = {"inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}]
 def check(
     metadata: Mapping[str, object], outputs: Sequence[object], *, takes_text: bool, **target: Any
 ) -> ConformanceReport:
-    """Check an engine of chariot-v2-kserve that answers with `outputs`, or refuses all inferences without any."""
+    """Check an engine of chariot-v2-kserve that answers with `outputs`, or rejects all inferences without any."""
 
     def reply(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":

@@ -69,7 +69,7 @@ def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) 
     request = {"instances": [1], "inputs": []}
     finding = findings(protocol, with_metadata(METADATA, lambda _: None), request=request)[check]
     assert finding.verdict is CheckVerdict.NOT_TESTED
-    assert finding.reason.startswith('The engine refuses the request, with 400 {"error":"no"}')
+    assert finding.reason.startswith('The engine rejects the request, with 400 {"error":"no"}')
     assert finding.reason.endswith("; give a body that it accepts with --request")
 
 
@@ -198,7 +198,7 @@ def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("model", "limit", "message"),
     [
-        ("", 400, "the server lists no models, or refuses the credentials; choose one"),
+        ("", 400, "the server lists no models, or rejects the credentials; choose one"),
         ("half", 1, "The limit of 1 requests is reached"),
     ],
 )

@@ -33,7 +33,6 @@ def test_options_are_applied_to_the_run() -> None:
         ({"url": "ftp://engine.local"}, "http:// or https:// for chariot-v2-kserve, got ftp://engine.local"),
         ({"url": "http://"}, "with a host"),
         ({"url": "http://[::1"}, "Invalid IPv6 URL"),
-        ({"url": "http://engine:99999"}, "Port out of range"),
         ({"protocol": "v2-grpc"}, "grpc:// or grpcs:// for v2-grpc"),
         ({"protocol": "soap"}, "--protocol: Expected one of chariot-v2-kserve, "),
         ({"task_type": "CATS"}, "--task-type: Expected one of IMAGE_CLASSIFICATION, "),
@@ -41,13 +40,7 @@ def test_options_are_applied_to_the_run() -> None:
         ({"health_path": "/a\n"}, "--health-path: Expected a path that begins with /"),
         ({"header": ("Content-Length: 3",)}, "--header: content-length describes a body"),
         ({"url": "engine:1", "protocol": "v2-grpc", "header": ("a-bin: secret",)}, "--header: gRPC accepts names"),
-        ({"url": "engine:1", "protocol": "v2-grpc", "header": ("a!b: secret",)}, "--header: gRPC accepts names"),
-        ({"header": ("a: b", "secret")}, '--header: Expected "Name: value" in line 2'),
-        ({"header_file": NOWHERE}, "--header-file: nowhere.json: No such file or directory"),
-        ({"header_file": ROOT / "fixtures/images/scene.jpg"}, "scene.jpg: Expected ASCII"),
         ({"url": "http://engine.local/?key=secret"}, "Expected a URL without ? and #"),
-        ({"header": ("a b: c",)}, '--header: Expected "Name: value"'),
-        ({"header": ("a: b\r\nc: d",)}, '--header: Expected "Name: value"'),
         ({"image": (NOWHERE,)}, "--image: [Errno 2] No such file or directory"),
         ({"image": (ROOT / "README.md",)}, "--image: README.md: Expected an encoded image"),
         ({"request": NOWHERE}, "--request: [Errno 2] No such file or directory"),
@@ -61,20 +54,6 @@ def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> No
         pass
     assert message in str(raised.value)
     assert "secret" not in str(raised.value)
-
-
-def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path) -> None:
-    file = tmp_path / "gate"
-    file.write_text("Authorization: Bearer secret\r\n\nX-Other: 1\n")
-    with open_runner(
-        "http://engine.local", ConformanceOptions(header=["authorization: other"], header_file=file)
-    ) as runner:
-        assert runner.probe.client.headers["authorization"] == "Bearer secret"
-        assert runner.probe.client.headers["x-other"] == "1"
-    file.write_text("secret")
-    with pytest.raises(OptionsError) as raised, open_runner("engine", ConformanceOptions(header_file=file)):
-        pass
-    assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
 
 @pytest.mark.parametrize("content", [b'{"instances": ["\xe9"]}', b'{"instances": ' + 100_000 * b"["])

@@ -1,4 +1,4 @@
-"""Engines that hang, are unreachable, or refuse requests without a key, which says nothing and never passes."""
+"""Engines that hang, are unreachable, or reject requests without a key, which says nothing and never passes."""
 
 import threading
 from collections.abc import Generator, Iterator
@@ -20,7 +20,7 @@ from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "v2", "v1"])
 def test_engine_that_rejects_every_request_is_not_judged(protocol: str, status: int) -> None:
-    with pytest.raises(UnreachableError, match=r"http://engine\.local: Every request is refused .* --header-file"):
+    with pytest.raises(UnreachableError, match=r"http://engine\.local: Every request is rejected .* --header-file"):
         check_engine(protocol, lambda _: httpx.Response(status, json={"error": "no key"}), model=None)
 
 

@@ -158,17 +158,6 @@ def test_few_images_or_no_embeddings_are_one_cluster() -> None:
     assert not cluster_images(np.zeros((400, 3))).any()
 
 
-def test_features_are_standardized_within_each_cluster() -> None:
-    rng = np.random.default_rng(0)
-    assigned = rng.integers(0, 3, 300)
-    values = rng.normal(size=(300, 2)) * (1 + assigned[:, None]) + 10 * assigned[:, None]
-    standardized = standardize_within_clusters(values, assigned)
-    for cluster in range(3):
-        np.testing.assert_allclose(standardized[assigned == cluster].mean(axis=0), 0, atol=1e-9)
-        np.testing.assert_allclose(standardized[assigned == cluster].std(axis=0), 1)
-    assert not standardize_within_clusters(np.ones((10, 2)), np.zeros(10, np.intp)).any()
-
-
 def test_outliers_are_found_within_their_cluster() -> None:
     """Use a dark and a bright site; of the new images of the bright one, a fifth are half as bright."""
     rng = np.random.default_rng(0)

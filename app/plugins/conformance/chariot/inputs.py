@@ -123,7 +123,7 @@ def _recovers(probe: Probe) -> None:
         lambda: _infer_data(probe, _NOT_BASE64),
         lambda: infer(probe, []),
     ):
-        # Other checks judge the refusals: an engine may close the connection instead.
+        # Other checks judge the rejections: an engine may close the connection instead.
         with suppress(httpx.HTTPError):
             send_invalid()
     second_exchange = probe.resend(first_exchange)
@@ -177,27 +177,27 @@ CHECKS = (
           lambda probe: _expect_shapes(probe, [_FIRST.height, _FIRST.width, 3]), requires=_ANSWERED),
     Check("CV2K-047", MUST, "An image may have the shapes [1, 1] and [-1].", f"{PAGE}, Requests",
           lambda probe: _expect_shapes(probe, [1, 1], [-1]), requires=_ANSWERED),
-    Check("CV2K-050", MUST, "Invalid base64 is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-050", MUST, "Invalid base64 is rejected with 4xx.", f"{YOLO}: 400",
           lambda probe: _infer_data(probe, _NOT_BASE64).expect_error(), requires=_ANSWERED),
-    Check("CV2K-051", SHOULD, "Data that is not an image is refused with 4xx.",
+    Check("CV2K-051", SHOULD, "Data that is not an image is rejected with 4xx.",
           "HTTP: a client error; engine-yolo returns 500",
           lambda probe: _infer_data(probe, b"not an image").expect_error(), requires=_ANSWERED),
-    Check("CV2K-052", SHOULD, "A truncated image is refused with 4xx.", "HTTP: a client error",
+    Check("CV2K-052", SHOULD, "A truncated image is rejected with 4xx.", "HTTP: a client error",
           lambda probe: _infer_data(probe, _FIRST.data[:45]).expect_error(), requires=_ANSWERED),
-    Check("CV2K-053", MUST, "An empty array of inputs is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-053", MUST, "An empty array of inputs is rejected with 4xx.", f"{YOLO}: 400",
           lambda probe: infer(probe, []).expect_error(), requires=_ANSWERED),
-    Check("CV2K-054", MUST, "A body without inputs is refused with 4xx.", f"{PAGE}, Requests: inputs is required",
+    Check("CV2K-054", MUST, "A body without inputs is rejected with 4xx.", f"{PAGE}, Requests: inputs is required",
           lambda probe: _post(probe, b"{}").expect_error(), requires=_ANSWERED),
-    Check("CV2K-055", MUST, "Invalid JSON is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-055", MUST, "Invalid JSON is rejected with 4xx.", f"{YOLO}: 400",
           lambda probe: _post(probe, _BAD_JSON).expect_error(), requires=_ANSWERED),
-    Check("CV2K-056", MUST, "JSON that is not an object is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-056", MUST, "JSON that is not an object is rejected with 4xx.", f"{YOLO}: 400",
           lambda probe: _post(probe, b"[1]").expect_error(), requires=_ANSWERED),
-    Check("CV2K-057", MUST, "An empty body is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-057", MUST, "An empty body is rejected with 4xx.", f"{YOLO}: 400",
           lambda probe: _post(probe, b"").expect_error(), requires=_ANSWERED),
-    Check("CV2K-058", SHOULD, "A score_threshold that is not a number is refused with 4xx.", f"{YOLO}: 400",
+    Check("CV2K-058", SHOULD, "A score_threshold that is not a number is rejected with 4xx.", f"{YOLO}: 400",
           _text_threshold, requires=_ANSWERED),
-    Check("CV2K-059", SHOULD, "A refusal is a JSON object with the reason in error or detail.",
+    Check("CV2K-059", SHOULD, "A rejection is a JSON object with the reason in error or detail.",
           f"Chariot's own errors have error; {YOLO} has detail", _error_body, requires=("CV2K-055",)),
-    Check("CV2K-060", MUST, "After refusals, the engine gives the same answer as before.", "Any server", _recovers,
+    Check("CV2K-060", MUST, "After rejections, the engine gives the same answer as before.", "Any server", _recovers,
           EVERYTHING, ("CV2K-009",)),
 )  # fmt: skip

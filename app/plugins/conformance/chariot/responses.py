@@ -96,7 +96,7 @@ def _two_images(probe: Probe) -> None:
         return
     exchange.expect_object()
     lists = [items for output in outputs(exchange) for items in output.get("data") or ()]
-    expect(len(lists) == len(data), f"{len(data)} lists of items, or a refusal", lists)
+    expect(len(lists) == len(data), f"{len(data)} lists of items, or a rejection", lists)
 
 
 def _no_items(probe: Probe) -> None:
@@ -176,7 +176,7 @@ CHECKS = (
           lambda probe: expect_same(example_output(probe).get("datatype"), "BYTES", "BYTES"), PARSED, _ONE_OUTPUT),
     Check("CV2K-015", MUST, "data holds one list of items for the image: [[item, ...]].",
           f"{YOLO}: data has one element, the list of items", _nesting, PARSED, _ONE_OUTPUT),
-    Check("CV2K-019", SHOULD, "An input with two images is answered for both, or refused with 4xx.",
+    Check("CV2K-019", SHOULD, "An input with two images is answered for both, or rejected with 4xx.",
           "Open Inference Protocol, Tensor Data: shape; engine-yolo answers only the first", _two_images, PARSED,
           ("CV2K-008", "CV2K-015")),
     Check("CV2K-016", MUST, "data is [[]] if nothing is found.", f"{YOLO}: no detections are [[]]", _no_items,

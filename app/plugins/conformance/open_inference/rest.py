@@ -99,7 +99,7 @@ CHECKS = (
     Check("V2-019", MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
           lambda probe: expect_statuses(
               [probe.get(_UNKNOWN_PATH), probe.post_json(f"{_UNKNOWN_PATH}/infer", {"inputs": []})], 404)),
-    Check("V2-020", MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
+    Check("V2-020", MUST, "Rejections are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
           lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), infer(probe, {"inputs": []}))),
     Check("V2-021", MUST, "Invalid JSON is an error.", f"{_OIP}, errors",
           lambda probe: _not_json(probe).expect_error(max_status=599)),

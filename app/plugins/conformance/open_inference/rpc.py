@@ -63,7 +63,7 @@ def _two_elements(probe: Probe) -> None:
     exchange.expect_object()
     together = _values(oip.read_answer(exchange))
     for alone, lost in ((first, "second"), (second, "first")):
-        expect(together != alone, f"an answer to both elements, or a refusal; the {lost} is missing", together)
+        expect(together != alone, f"an answer to both elements, or a rejection; the {lost} is missing", together)
 
 
 def counts(probe: Probe) -> None:
@@ -180,7 +180,7 @@ def _version(probe: Probe) -> None:
 
 _PAGE = "Open Inference Protocol"
 _OIP = f"{_PAGE}, gRPC"
-_REFUSED = "Triton and KServe: 400, INVALID_ARGUMENT"
+_REJECTED = "Triton and KServe: 400, INVALID_ARGUMENT"
 _INPUT, _OUTPUT = f"{_OIP}, ModelInferRequest", f"{_OIP}, ModelInferResponse"
 _STATUS = "Triton and KServe: INVALID_ARGUMENT"
 _INFERS = ("V2G-008",)
@@ -205,11 +205,11 @@ SHARED = (
     Check("S08", SHOULD, "Unknown parameters are ignored.",
           f"{_PAGE}, Parameters: a server may have its own; Triton, KServe and MLServer ignore others",
           _unknown_parameters, requires=("008",)),
-    Check("S09", SHOULD, "An unknown output is refused as a client error.", _REFUSED, _unknown_output,
+    Check("S09", SHOULD, "An unknown output is rejected as a client error.", _REJECTED, _unknown_output,
           requires=("008",)),
-    Check("S10", SHOULD, "An unknown datatype is refused as a client error.", _REFUSED, _wrong_datatype,
+    Check("S10", SHOULD, "An unknown datatype is rejected as a client error.", _REJECTED, _wrong_datatype,
           requires=("006",)),
-    Check("S11", SHOULD, "A shape that does not match the number of elements is refused as a client error.",
+    Check("S11", SHOULD, "A shape that does not match the number of elements is rejected as a client error.",
           f"{_PAGE}, Tensor Data; Triton: INVALID_ARGUMENT, but 500 over REST", _wrong_count, requires=("006",)),
 )  # fmt: skip
 """The checks of both transports. They require "006", which reads the metadata, and "008", which sends an inference."""
@@ -217,7 +217,7 @@ SHARED = (
 
 def two_elements_check(check_id: str, required: str) -> Check:
     """Return a check with its id, and the id of the check that outputs have as many elements as their shapes imply."""
-    sentence = "An input with two elements is answered for both, or refused as a client error."
+    sentence = "An input with two elements is answered for both, or rejected as a client error."
     return Check(check_id, MUST, sentence, f"{_PAGE}, Tensor Data: shape", _two_elements, requires=(required,))
 
 
@@ -244,13 +244,13 @@ CHECKS = (
           _raw_matches, requires=("V2G-012",)),
     Check("V2G-018", MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
           lambda probe: expect_statuses(_call_unknown_model(probe), "NOT_FOUND")),
-    Check("V2G-019", MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status",
+    Check("V2G-019", MUST, "A rejection has a text with its status.", f"{_OIP}: google.rpc.Status",
           lambda probe: expect_reasons(_call_unknown_model(probe))),
-    Check("V2G-021", SHOULD, "A request without inputs is refused as a client error.", _STATUS,
+    Check("V2G-021", SHOULD, "A request without inputs is rejected as a client error.", _STATUS,
           lambda probe: oip.infer(probe, {"model_name": oip.checked_model(probe)}).expect_client_error()),
-    Check("V2G-024", SHOULD, "Both contents and raw_input_contents are refused as a client error.",
+    Check("V2G-024", SHOULD, "Both contents and raw_input_contents are rejected as a client error.",
           f"{_INPUT}, raw_input_contents; MLServer takes the contents", _raw_and_contents, requires=_INFERS),
-    Check("V2G-025", SHOULD, "More raw_input_contents than inputs are refused as a client error.",
+    Check("V2G-025", SHOULD, "More raw_input_contents than inputs are rejected as a client error.",
           f"{_INPUT}, raw_input_contents", _raw_count, requires=_INFERS),
     Check("V2G-026", SHOULD, "Each version in the metadata can be requested.", f"{_OIP}; KServe has none", _version,
           requires=_INFERS),

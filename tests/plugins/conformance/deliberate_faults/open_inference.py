@@ -71,7 +71,7 @@ ANSWER_FAULTS: AnswerFaults = {
     "no inputs, 200": ("V2-023", replace_containing(b'{"id":"conform"}', 200, {"outputs": []})),
     "any datatype accepted": ("V2-S10", replace_containing(b"CONFORM", 200, {"outputs": []})),
     "a wrong shape, 500": ("V2-S11", replace_containing(b'"shape":[2],"data":[0]', 500)),
-    "unknown parameters refused": ("V2-S08", replace_containing(b'"parameters":{"conform-unknown":1}')),
+    "unknown parameters rejected": ("V2-S08", replace_containing(b'"parameters":{"conform-unknown":1}')),
     "no versions": ("V2-027", replace_at("/versions/")),
 }
 REQUEST_FAULTS: RequestFaults = {"second element dropped": ("V2-015", change_body(only_first_elements))}

@@ -78,7 +78,7 @@ CALL_FAULTS: CallFaults = {
     "raw misread": ("V2G-015", change_messages("ModelInfer", misread_raw, lambda r: r.raw_input_contents)),
     "an output twice": ("V2G-S07",
         change_messages("ModelInfer", lambda a: a.outputs.add().CopyFrom(a.outputs[0]), lambda r: r.outputs)),
-    "unknown parameters refused": ("V2G-S08", replace_inference(lambda r: "conform-unknown" in r.parameters, _INVALID)),
+    "parameters rejected": ("V2G-S08", replace_inference(lambda r: "conform-unknown" in r.parameters, _INVALID)),
     "unknown models are INVALID_ARGUMENT": ("V2G-018", invalid_argument_for_unknown_model),
     "errors without a message": ("V2G-019", without_error_text),
     "any output accepted": ("V2G-S09",

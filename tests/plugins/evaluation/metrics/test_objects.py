@@ -37,14 +37,6 @@ def measured(
     return measure_objects(answered, labels, task, 0.5, slices)
 
 
-def test_exact_findings_have_perfect_metrics() -> None:
-    measures = measured(detection_sample([("cat", SQUARE), ("dog", FAR)], [("cat", 0.9, SQUARE), ("dog", 0.8, FAR)]))
-    assert {figure.name: figure.value for figure in measures.figures} == dict.fromkeys(
-        ("map_coco", "ap50", "ap75", "ar", "mAPAveragedOverIOUs", "precision", "recall", "f1"), 1.0
-    )
-    assert measures.mistakes == ()
-
-
 def test_metrics_without_objects_and_findings_are_none() -> None:
     for answered in ([], [detection_sample([], [])] * 2):
         measures = measured(*answered)
