@@ -19,15 +19,14 @@ from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
 from app.core.engine.error_text import needs_extra
 from app.core.server.process_setup import configure_process
-from app.core.settings.images import ImageSettings, image_limits
+from app.core.settings.images import ImageSettings
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
 from app.plugins.evaluation.dataset import EvaluationError
-from app.plugins.evaluation.model import ServerOptions, served_model
+from app.plugins.evaluation.model import ServerOptions
 from app.plugins.recording.sources import Source, SourceImage
 from tasks.inference.error import InferenceError
 
-_REQUESTS, _RAY_WORKERS = 8, 2
 _REPORT_SECONDS = 60.0
 
 
@@ -76,7 +75,7 @@ def run(
         image_settings: Limits on the images of a local model.
     """
     with needs_extra("charioteer run", "parquet", SettingsError):
-        from app.plugins.bulk_run.job import local_job, served_job
+        from app.plugins.bulk_run.job import ModelWork, local_job, served_job
         from app.plugins.bulk_run.parts import open_parts
     try:
         server.check()
@@ -90,18 +89,20 @@ def run(
         if candidate_labels is not None:
             parameters["candidate_labels"] = candidate_labels
         configure_process()
+        work = ModelWork(
+            options=options,
+            name=name,
+            parameters=parameters,
+            image_settings=image_settings,
+            batch=batch or 1,
+            concurrency=concurrency,
+        )
         if ray is not None:
             with needs_extra("--ray", "ray", SettingsError):
                 from app.plugins.bulk_run.ray_job import ray_job
-            workers = concurrency or _RAY_WORKERS
-            job = ray_job(options, name, parameters, image_settings, batch or 1, ray, workers, num_gpus)
-        elif server.url is None:
-            job = local_job(options, name, parameters, image_limits(image_settings), concurrency, batch or 1)
+            job = ray_job(work, ray, num_gpus)
         else:
-            if options.score_threshold is not None:
-                parameters["score_threshold"] = options.score_threshold
-            model = served_model(server, server.url, name, parameters, persistent=True)
-            job = served_job(model, server.protocol, name or "", parameters, concurrency or _REQUESTS)
+            job = local_job(work) if server.url is None else served_job(work, server, server.url)
         results = {"charioteer": __version__, "source": images.text, **job.identity}
         total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
         no_images = f"There are no images in {source}"

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from app.core.settings.images import ImageSettings
-from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.bulk_run.job import Answer, RunJob, batched, local_identity
+from app.core.settings.server import SettingsError
+from app.plugins.bulk_run.job import Answer, ModelWork, RunJob, batched
 from app.plugins.bulk_run.ray_map import worker_class
 from app.plugins.bulk_run.ray_worker import SOURCE_IMAGE, encode_image
 from app.plugins.recording.sources import SourceImage
@@ -19,23 +18,15 @@ _ray: Any = importlib.import_module("ray")
 _data: Any = importlib.import_module("ray.data")
 _arrow: Any = importlib.import_module("pyarrow")
 
+_WORKERS = 2
 _BLOCK = 64
 """Images in one task of Ray, which is repeated when its worker is lost."""
 
 
-def ray_job(
-    options: ModelOptions,
-    name: str | None,
-    parameters: Mapping[str, object],
-    images: ImageSettings,
-    batch: int,
-    address: str,
-    workers: int,
-    num_gpus: float | None,
-) -> RunJob:
+def ray_job(work: ModelWork, address: str, num_gpus: float | None) -> RunJob:
     """Return a job for workers on a Ray cluster, each with the model, which all machines have at the same path."""
-    arguments = {"options": _set(options), "name": name, "parameters": parameters, "images": _set(images)}
-    arguments |= {"batch": batch, "threads": 2 if num_gpus else 1}
+    arguments = {"options": _set(work.options), "name": work.name, "parameters": work.parameters}
+    arguments |= {"images": _set(work.image_settings), "batch": work.batch, "threads": 2 if num_gpus else 1}
 
     def answer(source_images: Iterable[SourceImage]) -> Iterator[Any]:
         blocks = [
@@ -48,7 +39,7 @@ def ray_job(
             worker_class(arguments),
             batch_size=None,
             batch_format="pyarrow",
-            compute=_data.ActorPoolStrategy(size=workers),
+            compute=_data.ActorPoolStrategy(size=work.concurrency or _WORKERS),
             num_gpus=num_gpus,
         )
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -67,7 +58,7 @@ def ray_job(
         except (ConnectionError, _ray.exceptions.RayError) as error:
             raise SettingsError(f"--ray {address}: {error}") from None
 
-    return RunJob(identity=local_identity(options, name, parameters), open=opened)
+    return RunJob(identity=work.local_identity(), open=opened)
 
 
 def _set(options: Any) -> Mapping[str, Any]:
