@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 from app.clients import chariot_v2, chariot_v2_kserve, kserve_v1, kserve_v2
 from app.clients.credentials import TlsOptions
-from app.clients.protocol import Client, GrpcClientProtocol, HttpClientProtocol
-from app.clients.retries import Retries
+from app.clients.protocol import Client, GrpcClientProtocol, HttpClientProtocol, Retries
 
 PROTOCOLS: Mapping[str, HttpClientProtocol | GrpcClientProtocol] = {
     protocol.name: protocol

@@ -17,9 +17,9 @@ from app.clients.protocol import (
     InferenceClientError,
     Parameters,
     Records,
+    Retries,
     ServerUnavailableError,
 )
-from app.clients.retries import Retries
 
 _BUSY, _DOWN = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
 _REJECTED = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)

@@ -15,9 +15,9 @@ from app.clients.protocol import (
     InferenceClientError,
     Parameters,
     Records,
+    Retries,
     ServerUnavailableError,
 )
-from app.clients.retries import Retries
 
 _BUSY = frozenset({429, 503})
 _UNAVAILABLE = _BUSY | {401, 403, 404}

@@ -1,6 +1,7 @@
-"""What a client of images knows of a protocol: where a model is, a request, and the records of an answer."""
+"""What a client of images knows of a protocol: where a model is, a request, the records of an answer, and retries."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ Parameters = Mapping[str, object]
 
 Client = Callable[[bytes, Parameters], Records]
 """Returns the records for an image and parameters, or raises InferenceClientError. Several threads call it."""
+
+_DELAYS_S = (0.2, 0.4, 0.8, 1.6)
+_PERSISTENT_DELAYS_S = (*_DELAYS_S, 3.0, *([5.0] * 58))
 
 
 class HttpClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +52,23 @@ class GrpcClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     response: Any
     records: Callable[[Any], Any]
     needs_model: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How a client repeats requests that a server was too busy to answer.
+
+    A persistent client waits five minutes in all, in which a server can restart, also if the server cannot be reached.
+    It calls `on_wait` with the reason then.
+    """
+
+    persistent: bool = False
+    on_wait: Callable[[str], object] = lambda _: None
+
+    @property
+    def delays(self) -> Sequence[float | None]:
+        """Return the delay in seconds after each attempt; None after the last."""
+        return (*(_PERSISTENT_DELAYS_S if self.persistent else _DELAYS_S), None)
 
 
 class InferenceClientError(Exception):

@@ -14,8 +14,7 @@ from cyclopts.validators import Number
 
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
-from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records
-from app.clients.retries import Retries
+from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records, Retries
 from app.core.cli.inputs import choose_model, predict_records, read_assignments
 from app.core.cli.terminal import error_console, printable, reject_unused
 from app.core.settings.model import ModelSource

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -14,9 +13,8 @@ import pytest
 from charioteer import InProcessModel
 from tasks.task import TaskType
 from tests.support.command_line import output_of
-from tests.support.data.images import encode_base64
 from tests.support.models.colliding_packages import ENVIRONMENT, make_project
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT
 
 SCAFFOLD = ROOT / "app" / "plugins" / "authoring" / "scaffold"
 TASKS = tuple(task_type for task_type in TaskType if (SCAFFOLD / task_type.lower()).is_dir())
@@ -52,26 +50,6 @@ def test_check_runs_every_generated_model(folder: Path) -> None:
     assert output.count("Not tried") == 1
     for word in (*TASKS, "model:Model", "x FP32 [-1, -1]"):
         assert word in output
-
-
-def test_check_runs_no_code_without_allow_code(folder: Path) -> None:
-    assert "not allowed here" in " ".join(output_of("check", folder / "tensor", status=1).split())
-
-
-@pytest.mark.slow
-def test_generated_models_are_served(folder: Path) -> None:
-    photo = encode_base64(PHOTO.read_bytes())
-    with run_server("--model-repository", str(folder), "--allow-code") as server:
-        for task in IMAGE_TASKS:
-            body = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [photo]}]}
-            answer = httpx.post(f"{server.address}/v2/models/m-{task.lower()}/infer", json=body, timeout=60)
-            assert answer.status_code == 200, answer.text
-            (output,) = answer.json()["outputs"]
-            assert output["data"][0], (task, output)
-        body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 3]}]}
-        answer = httpx.post(f"{server.address}/v2/models/tensor/infer", json=body, timeout=60)
-        assert answer.json()["outputs"][0]["data"] == [-1, 1]
-        assert server.stop() == 0
 
 
 def test_init_does_not_overwrite_a_folder(folder: Path) -> None:

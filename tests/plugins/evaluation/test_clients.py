@@ -13,8 +13,7 @@ import pytest
 from app.clients import chariot_v2
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.http_client import http_client
-from app.clients.protocol import Client, HttpClientProtocol, InferenceClientError, ServerUnavailableError
-from app.clients.retries import Retries
+from app.clients.protocol import Client, HttpClientProtocol, InferenceClientError, Retries, ServerUnavailableError
 from app.core.proto import message_class
 from tests.support.data.golden import CASES
 
