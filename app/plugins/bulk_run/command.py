@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, PositiveInt
@@ -27,7 +28,52 @@ from app.plugins.evaluation.model import ServerOptions
 from app.plugins.recording.sources import Source, SourceImage
 from tasks.inference.error import InferenceError
 
+if TYPE_CHECKING:
+    from app.plugins.bulk_run.job import RunJob
+
 _REPORT_SECONDS = 60.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """How the model answers."""
+
+    candidate_labels: list[str] | None = None
+    """Class to look for, for zero-shot models; repeat it for each class."""
+
+    parameter: list[str] | None = None
+    """Extra parameter of every image, "name=value"; may be repeated."""
+
+    batch: PositiveInt | None = None
+    """Images in one call of a local model; 1 by default."""
+
+    concurrency: PositiveInt | None = None
+    """Threads of a local model, one for each core by default; parallel requests with --url, 8 by default; workers with
+    --ray, 2 by default."""
+
+    ray: str | None = None
+    """Run on this Ray cluster: its address, auto for the one on this machine, or local to start one."""
+
+    num_gpus: NonNegativeFloat | None = None
+    """GPUs of each worker of --ray; none by default."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions:
+    """Which images of the source to answer."""
+
+    limit: PositiveInt | None = None
+    """Only this many images, the first ones."""
+
+    sample: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None
+    """Only this fraction of the images, a random choice that is the same in every run."""
+
+    def select(self, images: Source) -> Iterator[SourceImage]:
+        """Return the first images of those whose digest is in the sample."""
+        bound = 1 << 64 if self.sample is None else round(self.sample * (1 << 64))
+        return islice((image for image in images if int(image.digest[:16], 16) < bound), self.limit)
 
 
 @takes_models
@@ -37,16 +83,10 @@ def run(
     to: Path,
     name: str | None = None,
     server: ServerOptions = ServerOptions(),  # noqa: B008
-    candidate_labels: list[str] | None = None,
-    parameter: list[str] | None = None,
-    batch: PositiveInt | None = None,
-    concurrency: PositiveInt | None = None,
-    limit: PositiveInt | None = None,
-    sample: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
+    work: WorkOptions = WorkOptions(),
+    selection: SelectionOptions = SelectionOptions(),
     part_size: PositiveInt = 10_000,
     fresh: Annotated[bool, Parameter(negative="")] = False,
-    ray: str | None = None,
-    num_gpus: NonNegativeFloat | None = None,
     options: ModelOptions = ModelOptions(),  # noqa: B008
     image_settings: ImageSettings = ImageSettings(),  # noqa: B008
 ) -> None:
@@ -60,51 +100,27 @@ def run(
         to: Folder for the results, or one file that ends in .parquet.
         name: Which model, if there are several; with --url, the model name or Chariot id in the paths.
         server: The server of the model.
-        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
-        parameter: Extra parameter of every image, "name=value"; may be repeated.
-        batch: Images in one call of a local model; 1 by default.
-        concurrency: Threads of a local model, one for each core by default; parallel requests with --url, 8 by default;
-            workers with --ray, 2 by default.
-        limit: Only this many images, the first ones.
-        sample: Only this fraction of the images, a random choice that is the same in every run.
+        work: How the model answers.
+        selection: Which images to answer.
         part_size: Maximum number of images in one file of the results.
         fresh: Discard earlier results in --to.
-        ray: Run on this Ray cluster: its address, auto for the one on this machine, or local to start one.
-        num_gpus: GPUs of each worker of --ray; none by default.
         options: Which models. --score-threshold is the score threshold of requests.
         image_settings: Limits on the images of a local model.
     """
     with needs_extra("charioteer run", "parquet", SettingsError):
-        from app.plugins.bulk_run.job import ModelWork, local_job, served_job
         from app.plugins.bulk_run.parts import open_parts
     try:
         server.check()
         if server.url is not None:
             given = given_options(options, image_settings, apart_from=("plugins", "score_threshold"))
-            reject_unused("with --url, which names the server", {"--batch": batch, "--ray": ray, **given})
-        if ray is None:
-            reject_unused("without --ray", {"--num-gpus": num_gpus})
+            reject_unused("with --url, which names the server", {"--batch": work.batch, "--ray": work.ray, **given})
+        if work.ray is None:
+            reject_unused("without --ray", {"--num-gpus": work.num_gpus})
         images = Source(source)
-        parameters = read_assignments(parameter or ())
-        if candidate_labels is not None:
-            parameters["candidate_labels"] = candidate_labels
         configure_process()
-        work = ModelWork(
-            options=options,
-            name=name,
-            parameters=parameters,
-            image_settings=image_settings,
-            batch=batch or 1,
-            concurrency=concurrency,
-        )
-        if ray is not None:
-            with needs_extra("--ray", "ray", SettingsError):
-                from app.plugins.bulk_run.ray_job import ray_job
-            job = ray_job(work, ray, num_gpus)
-        else:
-            job = local_job(work) if server.url is None else served_job(work, server, server.url)
+        job = _job(name, server, work, options, image_settings)
         results = {"charioteer": __version__, "source": images.text, **job.identity}
-        total = sum(1 for _ in _selected(images, sample, limit)) if images.countable else None
+        total = sum(1 for _ in selection.select(images)) if images.countable else None
         no_images = f"There are no images in {source}"
         if total == 0:
             raise SettingsError(no_images)
@@ -112,7 +128,7 @@ def run(
             if parts.count:
                 error_console().print(f"{counted(parts.count, 'image')} finished before")
             with progress("Running", total) as bar, job.open() as answer:
-                unfinished = (image for image in _selected(images, sample, limit) if not parts.has(image))
+                unfinished = (image for image in selection.select(images) if not parts.has(image))
                 parts.write(answer(unfinished), _reporter(bar, parts.count, total))
             if not parts.count:
                 raise SettingsError(no_images)
@@ -128,10 +144,28 @@ def run(
     error_console().print(f"Wrote {printable(to)}: {images_written}", soft_wrap=True)
 
 
-def _selected(images: Source, sample: float | None, limit: int | None) -> Iterator[SourceImage]:
-    """Return the first images of those whose digest is in the sample."""
-    bound = 1 << 64 if sample is None else round(sample * (1 << 64))
-    return islice((image for image in images if int(image.digest[:16], 16) < bound), limit)
+def _job(
+    name: str | None, server: ServerOptions, work: WorkOptions, options: ModelOptions, image_settings: ImageSettings
+) -> "RunJob":
+    """Return how images are answered: on a Ray cluster, by a server, or in this process."""
+    from app.plugins.bulk_run.job import ModelWork, local_job, served_job
+
+    parameters = read_assignments(work.parameter or ())
+    if work.candidate_labels is not None:
+        parameters["candidate_labels"] = work.candidate_labels
+    model_work = ModelWork(
+        options=options,
+        name=name,
+        parameters=parameters,
+        image_settings=image_settings,
+        batch=work.batch or 1,
+        concurrency=work.concurrency,
+    )
+    if work.ray is None:
+        return local_job(model_work) if server.url is None else served_job(model_work, server, server.url)
+    with needs_extra("--ray", "ray", SettingsError):
+        from app.plugins.bulk_run.ray_job import ray_job
+    return ray_job(model_work, work.ray, work.num_gpus)
 
 
 def _reporter(bar: Bar, done: int, total: int | None) -> Callable[[int], None]:
