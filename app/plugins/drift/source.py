@@ -23,6 +23,8 @@ from tasks.vision.image import Image, check_size, decode_image
 
 if TYPE_CHECKING:
     from app.plugins.drift.command import ImageOptions
+    from app.plugins.recording.inference import RecordedInference
+    from app.plugins.recording.query.reader import RecordingReader
 
 _UNREADABLE = "not readable as images"
 
@@ -134,35 +136,11 @@ def _measure_recordings(
     source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
 ) -> MeasuredImages:
     """Measure the images of recorded requests; their metadata is the client's, and the model."""
-    from app.plugins.recording.inference import RecordedInference
-    from app.plugins.recording.query.reader import default_reason, is_folder_of_parts, open_recordings
+    from app.plugins.recording.query.reader import open_recordings
     from app.plugins.recording.row_converter import REDACTED
 
-    query = InferenceQuery(
-        since=options.since,
-        until=options.until,
-        model=options.recorded_model,
-        error=NO_ERROR,
-        where=options.where or (),
-        reason=options.reason or default_reason(source),
-    )
     reader = open_recordings(source, options.images)
-    if is_folder_of_parts(source):
-        # They have no natural order in time, but digests of names as ids, so that the smallest are a random choice.
-        matches = chain.from_iterable(reader.batches(query))
-        answered, choice = nsmallest(options.limit + 1, matches, key=lambda inference: inference.id), "a random choice"
-    else:
-        answered, choice = list(chain.from_iterable(reader.batches(query, options.limit + 1))), "the newest"
-    if len(answered) > options.limit:
-        answered.pop()
-        skipped[f"taken, {choice}, because there are more than --limit"] = options.limit
-    inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
-    if len(inferences) < len(answered):
-        skipped["of no image, or explanations"] = len(answered) - len(inferences)
-    if not inferences:
-        model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
-        trials = "; --reason any includes trials, such as requests of the page" if query.reason == NO_TRIAL else ""
-        raise DriftError(f"There are no recordings of answered image requests{model}{trials}")
+    inferences = _choose_inferences(reader, source, options, skipped)
     # Through a server, the task of an answer without objects is unknown.
     task_type, *others = sorted({inference.task_type for inference in inferences.values()} - {""}) or [""]
     if others:
@@ -170,7 +148,7 @@ def _measure_recordings(
         tasks = ", ".join([task_type, *others])
         raise DriftError(f"The recordings are of several tasks, {tasks}: choose one of {names} with --recorded-model")
 
-    def image_of(inference: RecordedInference) -> Image | None:
+    def image_of(inference: "RecordedInference") -> Image | None:
         if (data := reader.image(inference)) is not None:
             return _decode(data, skipped)
         skipped["without their pixels"] += 1
@@ -197,6 +175,39 @@ def _measure_recordings(
     if len(sample) < len(inferences):
         skipped["left out, because others have pixels or answers to compare"] = len(inferences) - len(sample)
     return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
+
+
+def _choose_inferences(
+    reader: "RecordingReader", source: str, options: "ImageOptions", skipped: Counter[str]
+) -> Mapping[str, "RecordedInference"]:
+    """Return answered requests of images by id, at most as many as the options say. Raise DriftError without any."""
+    from app.plugins.recording.query.reader import default_reason, is_folder_of_parts
+
+    query = InferenceQuery(
+        since=options.since,
+        until=options.until,
+        model=options.recorded_model,
+        error=NO_ERROR,
+        where=options.where or (),
+        reason=options.reason or default_reason(source),
+    )
+    if is_folder_of_parts(source):
+        # They have no natural order in time, but digests of names as ids, so that the smallest are a random choice.
+        matches = chain.from_iterable(reader.batches(query))
+        answered, choice = nsmallest(options.limit + 1, matches, key=lambda inference: inference.id), "a random choice"
+    else:
+        answered, choice = list(chain.from_iterable(reader.batches(query, options.limit + 1))), "the newest"
+    if len(answered) > options.limit:
+        answered.pop()
+        skipped[f"taken, {choice}, because there are more than --limit"] = options.limit
+    inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
+    if len(inferences) < len(answered):
+        skipped["of no image, or explanations"] = len(answered) - len(inferences)
+    if not inferences:
+        model = f" of the model {options.recorded_model!r}" if options.recorded_model else ""
+        trials = "; --reason any includes trials, such as requests of the page" if query.reason == NO_TRIAL else ""
+        raise DriftError(f"There are no recordings of answered image requests{model}{trials}")
+    return inferences
 
 
 def _decode(data: bytes, skipped: Counter[str]) -> Image | None:
