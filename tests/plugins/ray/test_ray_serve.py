@@ -181,7 +181,7 @@ def test_killed_replica_loses_no_request_and_no_record(ray: Ray, tmp_path: Path)
     assert clients.failed == []
     assert list(clients.answers) == [len(records(MODELS / "detector"))]
     with closing(sqlite3.connect(store)) as connection:
-        recorded = [row[0] for row in connection.execute("SELECT request_id FROM inferences WHERE error IS NULL")]
+        recorded = [row[0] for row in connection.execute("SELECT request_id FROM recordings WHERE error IS NULL")]
     assert set(clients.answered) <= set(recorded)
 
 
