@@ -13,10 +13,13 @@ from app.plugins.drift.suite import (
     MixDrift,
     NumberDrift,
     PValue,
+    ValueCount,
     compare_mix,
     compare_numbers,
+    label_totals,
     quote_names,
     sample_tests,
+    value_counts,
 )
 
 ALPHA = 0.01
@@ -45,15 +48,6 @@ class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
 
 
-class LabelShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of a label among all predictions. `known` is true if the baseline has the label."""
-
-    label: str
-    baseline: float
-    production: float
-    known: bool
-
-
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     """An image of production, and its similarity to the baseline, 0..1."""
 
@@ -75,7 +69,7 @@ class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
     production: int
     tests: Sequence[DriftTestResult]
     numbers: Sequence[NumberDrift]
-    labels: Sequence[LabelShare]
+    labels: Sequence[ValueCount]
     mix: Sequence[MixDrift]
     baseline_similarity: float
     production_similarity: float
@@ -118,7 +112,7 @@ def compare(
         production=len(production),
         tests=tests,
         numbers=numbers,
-        labels=_label_shares(baseline, production),
+        labels=value_counts(label_totals(baseline), label_totals(production)),
         mix=mix,
         baseline_similarity=float(baseline_neighbourhood.similarity(baseline_neighbourhood.distances).mean()),
         production_similarity=float(similarity.mean()),
@@ -162,15 +156,3 @@ def _select_columns(sample: Sample, features: Sequence[str], embedded: bool, lab
         labels=labels,
         counts=counts,
     )
-
-
-def _label_shares(baseline: Sample, production: Sample) -> list[LabelShare]:
-    totals = [sample.counts.sum(axis=0) for sample in (baseline, production)]
-    shares = [total / max(1, total.sum()) for total in totals]
-    return [
-        LabelShare(
-            label=label, baseline=float(shares[0][column]), production=float(shares[1][column]),
-            known=bool(totals[0][column]),
-        )
-        for column, label in enumerate(baseline.labels)
-    ]  # fmt: skip

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.plugins.drift.comparison import DriftComparison
 from app.plugins.drift.sample import Sample
-from app.plugins.drift.suite import MixDrift, NumberDrift
+from app.plugins.drift.suite import MixDrift, NumberDrift, ValueCount
 from app.report import AnnotatedImage, Chart, ChartLine, Mark, Report, Table
 from tasks.vision.image import decode_image, small_jpeg
 
@@ -30,6 +30,7 @@ def present(
     deleted.
     """
     baseline, production = names
+    labels = [_counts("Labels", comparison.labels)] if comparison.labels else []
     return Report(
         title="Drift was found" if comparison.drifted else "No drift was found",
         summary=(
@@ -38,7 +39,7 @@ def present(
             f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
             f"{comparison.baseline_similarity:.3f}.",
         ),
-        tables=[_tests(comparison), *map(_mix, comparison.mix), *_labels(comparison)],
+        tables=[_tests(comparison), *map(_mix, comparison.mix), *labels],
         charts=[_distribution(number, *samples) for number in comparison.numbers] if samples else (),
         images=[
             _annotated_image(outlier.id, f"similarity {outlier.similarity:.3f}", load_image)
@@ -62,28 +63,18 @@ def _verdict(*, drifted: bool) -> Mark:
 
 
 def _mix(drift: MixDrift) -> Table:
-    marks = {True: " (not in the baseline)", False: ""}
-    rows = tuple(
-        (f"{value.value}{' (gone)' if not value.production else marks[not value.baseline]}", value.baseline,
-         value.production)
-        for value in drift.values[:_MAX_ROWS]
-    )  # fmt: skip
-    return Table(
-        title=f"Mix of {drift.key}", columns=("value", "baseline", "production"), rows=rows, printed=False,
-        note=f"{_verdict(drifted=drift.drifted).text}: {drift.change}, p {drift.p:.2g}",
-    )  # fmt: skip
+    note = f"{_verdict(drifted=drift.drifted).text}: {drift.change}, p {drift.p:.2g}"
+    return _counts(f"Mix of {drift.key}", drift.values, note)
 
 
-def _labels(comparison: DriftComparison) -> Sequence[Table]:
-    labels = sorted(comparison.labels, key=lambda label: -abs(label.production - label.baseline))
+def _counts(title: str, values: Sequence[ValueCount], note: str = "") -> Table:
+    marks = {(True, False): " (not in the baseline)", (False, True): " (gone)"}
     rows = tuple(
-        (f"{label.label}{'' if label.known else ' (not in the baseline)'}", f"{100 * label.baseline:.1f} %",
-         f"{100 * label.production:.1f} %")
-        for label in labels[:_MAX_ROWS]
-    )  # fmt: skip
-    note = f"And {len(labels) - _MAX_ROWS} more." if len(labels) > _MAX_ROWS else ""
-    columns = ("label", "baseline", "production")
-    return [Table(title="Labels", columns=columns, rows=rows, note=note, printed=False)] if labels else []
+        (value.value + marks.get((not value.baseline, not value.production), ""), value.baseline, value.production)
+        for value in values[:_MAX_ROWS]
+    )
+    columns = ("value", "baseline", "production")
+    return Table(title=title, columns=columns, rows=rows, printed=False, note=note)
 
 
 def _notes(comparison: DriftComparison) -> Sequence[str]:
@@ -92,7 +83,7 @@ def _notes(comparison: DriftComparison) -> Sequence[str]:
         for drift in comparison.mix
         if drift.drifted or not all(value.baseline for value in drift.values)
     ]
-    unknown = [label.label for label in comparison.labels if not label.known]
+    unknown = [label.value for label in comparison.labels if not label.baseline]
     listed = [f"Not in the baseline: {', '.join(unknown[:_MAX_PRINTED_LABELS])}"] if unknown else []
     return [*comparison.notes, *changes, *listed]
 

@@ -53,7 +53,7 @@ class NumberDrift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueCount(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of images with one value of a metadata key."""
+    """The number of images with one value of a metadata key, or of predictions with one label."""
 
     value: str
     baseline: int
@@ -116,7 +116,9 @@ def sample_tests(
         label_counts = _most_common_labels(np.concatenate([baseline.counts, production.counts]))
         if np.count_nonzero(label_counts.sum(axis=0)) > 1:
             p = chi_square(label_counts[: len(baseline)], label_counts[len(baseline) :], rng, permutations)
-            results.append(PValue("chi-square", "labels", p, describe_change(_labels(baseline), _labels(production))))
+            results.append(
+                PValue("chi-square", "labels", p, describe_change(label_totals(baseline), label_totals(production)))
+            )
         else:
             notes.append("Labels: fewer than two were found; not compared")
     joined = [space.join(sample.numbers, sample.embeddings) for sample in (baseline, production)]
@@ -148,14 +150,14 @@ def compare_mix(
     p_values = category_excess(list(categories.values()), len(baseline), rng, permutations) if categories else ()
     for key, p in zip(categories, p_values, strict=True):
         counts = Counter(values[key][0]), Counter(values[key][1])
-        change, changes = describe_change(*counts), _value_counts(*counts)[:_MAX_VALUES]
+        change, changes = describe_change(*counts), value_counts(*counts)[:_MAX_VALUES]
         drifts.append(MixDrift(key=key, p=p, drifted=p <= alpha, change=change, values=changes))
     return drifts
 
 
 def describe_change(baseline: Mapping[str, int], production: Mapping[str, int]) -> str:
     """Name the new and the vanished values; without these, the value whose share has changed most."""
-    values = _value_counts(baseline, production)
+    values = value_counts(baseline, production)
     new = [value.value for value in values if not value.baseline]
     gone = [value.value for value in values if not value.production]
     if new or gone:
@@ -186,7 +188,8 @@ def _compare_number(name: str, baseline: Numbers, production: Numbers, level: fl
     )
 
 
-def _labels(sample: Sample) -> Mapping[str, int]:
+def label_totals(sample: Sample) -> Mapping[str, int]:
+    """Return the number of predictions with each label."""
     totals: list[int] = sample.counts.sum(axis=0).tolist()
     return {label: total for label, total in zip(sample.labels, totals, strict=True) if total}
 
@@ -228,7 +231,7 @@ def _categories(values: Sequence[str]) -> NDArray[np.intp]:
     return np.array([numbers.get(value, len(frequent)) for value in values])
 
 
-def _value_counts(baseline: Mapping[str, int], production: Mapping[str, int]) -> list[ValueCount]:
+def value_counts(baseline: Mapping[str, int], production: Mapping[str, int]) -> list[ValueCount]:
     """Return the counts of each value, by descending change of its share."""
     totals = max(1, sum(baseline.values())), max(1, sum(production.values()))
     counts = [

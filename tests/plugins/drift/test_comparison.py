@@ -40,7 +40,9 @@ def test_new_labels_are_marked_and_cause_drift() -> None:
     production = sample(100, 1, with_predictions=True)
     production = msgspec.structs.replace(production, labels=["cat", "mouse"])
     comparison = compare(sample(100, with_predictions=True), production)
-    assert {label.label: label.known for label in comparison.labels} == {"cat": True, "dog": True, "mouse": False}
+    assert {label.value: bool(label.baseline) for label in comparison.labels} == {
+        "cat": True, "dog": True, "mouse": False,
+    }  # fmt: skip
     assert next(test for test in comparison.tests if test.name == "chi-square").drifted
 
 
