@@ -1,6 +1,7 @@
 """Serve the truths of recorded inferences over HTTP."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -67,20 +68,12 @@ class Truths:
     @property
     def operations(self) -> Sequence[Endpoint]:
         """Return the OpenAPI operations of the handlers."""
+        endpoint = partial(Endpoint, _PATH, failures=_FAILURES)
+        change = partial(endpoint, permission="label")
         return (
-            Endpoint(_PATH, "The truth of one inference", answer=Truth, failures=_FAILURES, permission="read"),
-            Endpoint(
-                _PATH,
-                "Store the truth of one inference",
-                method="PUT",
-                body=RightAnswer,
-                answer=Truth,
-                failures=_FAILURES,
-                permission="label",
-            ),
-            Endpoint(
-                _PATH, "Withdraw the truth of one inference", method="DELETE", failures=_FAILURES, permission="label"
-            ),
+            endpoint("The truth of one inference", answer=Truth, permission="read"),
+            change("Store the truth of one inference", method="PUT", body=RightAnswer, answer=Truth),
+            change("Withdraw the truth of one inference", method="DELETE"),
         )
 
     async def run(self, work: Callable[[TruthStore], T]) -> T:

@@ -101,7 +101,11 @@ class Writer:
             The reason why it was rejected, or None if it was queued.
         """
         with self._changed:
-            reason = self._rejection_reason(request)
+            is_full = self._queued_bytes + request.size > _MAX_BYTES and len(self._queue) > 0
+            if self._closing.is_set():
+                reason = STOPPING
+            elif (reason := self.unavailable_reason) is None and (is_full or len(self._queue) >= self._max_queued):
+                reason = BEHIND
             if reason is None:
                 self._queue.append(request)
                 self._queued_bytes += request.size
@@ -116,14 +120,6 @@ class Writer:
             self._changed.notify()
         self._thread.join(timeout + 1)
         self._fail_requests(self._take_waiting(), STOPPING)
-
-    def _rejection_reason(self, request: PendingRequest) -> str | None:
-        if self._closing.is_set():
-            return STOPPING
-        if (fault := self.unavailable_reason) is not None:
-            return fault
-        full = self._queued_bytes + request.size > _MAX_BYTES
-        return BEHIND if len(self._queue) >= self._max_queued or (full and self._queue) else None
 
     def _run(self) -> None:
         try:

@@ -16,7 +16,7 @@ from app.plugins.recording.inference import (
     check_numbers,
     image_columns,
 )
-from app.plugins.recording.stores.rows import label_of
+from app.plugins.recording.stores.rows import finite_or_none, label_of
 
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
@@ -150,19 +150,13 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         **msgspec.structs.asdict(inference),
         "duration_us": inference.duration,
         **image_columns(inference.image),
-        "labels": None if records is None else [_value_or_none(label_of(record), str) for record in records],
-        "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
+        "labels": records and [label if isinstance(label, str) else None for label in map(label_of, records)],
+        "scores": records and [finite_or_none(record.get("score")) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),
         "truth": None if inference.truth is None else msgspec.json.encode(inference.truth).decode(),
         "metadata": [{"key": entry.key, "type": entry.type, **_value(entry.value)} for entry in inference.metadata],
     }
-
-
-def _value_or_none(value: object, expected_type: type) -> object:
-    if expected_type is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value if isinstance(value, expected_type) else None
 
 
 def _value(value: object) -> dict[str, Any]:

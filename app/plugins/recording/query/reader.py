@@ -4,12 +4,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.engine import RowMapping
 
 from app.core.engine.error_text import needs_extra
@@ -108,7 +107,7 @@ class RecordingReader:
         """Yield number and metadata of the inferences that meet a condition on `tables.metadata`, newest first."""
         number = metadata.c.number
         statement = select(metadata).where(condition).order_by(number.desc()).limit(_READ_ROWS)
-        while rows := self.run(partial(_fetch, statement=statement)):
+        while rows := self.run(lambda connection, read=statement: connection.execute(read).all()):
             yield from ((row[0], decode_entries(row[1])) for row in rows)
             statement = statement.where(number < rows[-1][0])
 
@@ -164,10 +163,6 @@ def default_reason(source: str) -> str | None:
 def is_folder_of_parts(source: str) -> bool:
     """Return whether `source` is a folder of inferences in files ``part-*.parquet``, the oldest first."""
     return Path(source).is_dir() and next(Path(source).glob(_PARTS), None) is not None
-
-
-def _fetch(connection: Connection, statement: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-    return connection.execute(statement).all()
 
 
 def _check_version(connection: Connection) -> None:

@@ -1,6 +1,6 @@
 """The rows of one sample: its inference, its metadata, and its labels."""
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -94,14 +94,13 @@ def decode_entries(text: str | None) -> Sequence[MetadataEntry]:
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     """Return one row for each label of `records`, objects or dicts, with its best score."""
-    scores: dict[str, list[float]] = {}
+    best: dict[str, float | None] = {}
     for record in records:
-        label, score = label_of(record), field_of(record, "score")
+        label, score = label_of(record), finite_or_none(field_of(record, "score"))
         if isinstance(label, str):
-            # Edited exports may have a whole number.
-            number = None if isinstance(score, str) else _finite_or_none(score)
-            scores.setdefault(label, []).extend(() if number is None else (number,))
-    best = {label: max(found, default=None) for label, found in scores.items()}
+            known = best.setdefault(label, score)
+            if known is None or (score is not None and score > known):
+                best[label] = score
     candidates = [label for label, score in best.items() if score is None or score >= _MIN_SCORE]
     if len(candidates) > _MAX_LABELS:
         candidates = sorted(candidates, key=lambda label: best[label] or 0, reverse=True)[:_MAX_LABELS]
@@ -128,11 +127,8 @@ def label_of(record: object) -> object:
     return field_of(record, "entity_group") if label is None else label
 
 
-def _finite_or_none(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+def finite_or_none(value: object) -> float | None:
+    """Return a number as a float; None for other values. Edited exports may have integers that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
-    try:
-        number = float(value)
-    except (OverflowError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
+    return float(value)
