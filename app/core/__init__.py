@@ -39,6 +39,6 @@ plugin = Plugin(
         ),
     ),
     runtimes=Ref("app.core.runtimes.runtime:RUNTIMES"),
-    layouts=Ref("app.core.runtimes.onnxruntime.layouts.families:LAYOUTS"),
+    layouts=Ref("app.core.runtimes.onnxruntime.layouts.choice:LAYOUTS"),
     protocols=Ref("app.core.protocols:core_protocols"),
 )

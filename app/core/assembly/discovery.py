@@ -10,7 +10,7 @@ import msgspec
 from app.core.engine.models.registry import version_sort_key
 from app.core.plugins import registry
 from app.core.runtimes.foreign_formats import advice_in
-from app.core.runtimes.python.class_file import read_classes
+from app.core.runtimes.python.model_code import read_classes
 from app.core.settings.model import (
     SETTINGS_FILE,
     ImportedConfig,

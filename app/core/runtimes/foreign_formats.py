@@ -18,11 +18,3 @@ def advice_in(folder: Path) -> str:
         if advice := advice_for(file):
             return f"; {file} {advice}"
     return ""
-
-
-def label_file(folder: Path) -> str:
-    """Return the name of the label file in the configuration of another server in `folder`; "" without one.
-
-    Raise ModelError if the configuration cannot be read.
-    """
-    return next((name for item in registry().formats if (name := item.label_file(folder))), "")

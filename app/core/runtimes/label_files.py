@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 import yaml
 
+from app.core.plugins import registry
 from app.core.runtimes.folder import resolve_confined
-from app.core.runtimes.foreign_formats import label_file
 from app.core.settings.model import ModelError, ModelSource, read_bounded
 
 LABEL_FILES = ("labels.txt", "classes.txt", "labels.json", "id2label.json", "data.yaml", "coco.yaml")
@@ -38,8 +38,9 @@ def declared_labels(source: ModelSource) -> tuple[str, ...] | None:
 def find_label_file(source: ModelSource, folder: Path) -> Path | None:
     """Return the label file of a model whose graph is in `folder`; None if there is none, or several ``*.names``."""
     folders = dict.fromkeys((folder, source.folder, *([source.root] if source.root else ())))
+    formats = registry().formats
     candidates = (
-        *(directory / name for directory in folders if (name := label_file(directory))),
+        *(own / name for own in folders for item in formats if (name := item.label_file(own))),
         *(directory / name for name in LABEL_FILES for directory in folders),
         *(files[0] for files in (sorted(directory.glob("*.names")) for directory in folders) if len(files) == 1),
     )

@@ -20,8 +20,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata, read_metadata
 from app.core.runtimes.onnxruntime.graph import RawOutputs
-from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
+from app.core.runtimes.onnxruntime.images.preprocessing import (
+    BYTE,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    STRETCHED,
+    pillow_filter,
+)
 from app.core.runtimes.onnxruntime.layouts.layout import (
     Candidates,
     GraphOutput,
@@ -34,7 +41,8 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
     softmax,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
-from app.plugins.layouts.rf_detr_metadata import RfDetrMetadata, describe
+from app.core.runtimes.onnxruntime.session import GraphSession
+from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
@@ -59,6 +67,41 @@ _LAYOUTS_BY_MODEL_TYPE = {
     "rt_detr_v2": _SIGMOID,
 }
 """By ``model_type`` in config.json."""
+
+
+_KEY = "rfdetr_inference"
+"""``METADATA_KEY`` of ``rfdetr/export/_runtime/metadata.py``."""
+
+
+class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The used fields of the JSON object. The numbers of the classes have the gaps of the training data."""
+
+    class_id_to_name: dict[int, str] = {}
+    means: tuple[float, float, float] | None = None
+    stds: tuple[float, float, float] | None = None
+    resize_interpolation: str | None = None
+    resize_antialias: bool | None = None
+
+
+def _describe(source: ModelSource, session: GraphSession) -> ExportMetadata | None:
+    """Return the metadata of a graph with such an object, their `contract`. Raise ModelError if it cannot be read."""
+    del source
+    text = session.metadata.get(_KEY)
+    if text is None:
+        return None
+    try:
+        contract = msgspec.json.decode(text, type=RfDetrMetadata)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ModelError(f"{session.file}: metadata {_KEY!r} cannot be read: {error}") from None
+    names = tuple(contract.class_id_to_name[number] for number in sorted(contract.class_id_to_name))
+    known = read_metadata(session.file, session.metadata)
+    return msgspec.structs.replace(
+        known,
+        names=known.names or names or None,
+        interpolation=known.interpolation or pillow_filter(contract.resize_interpolation),
+        antialias=contract.resize_antialias if known.antialias is None else known.antialias,
+        contract=contract,
+    )
 
 
 def _are_queries(boxes: GraphOutput, logits: GraphOutput) -> bool:
@@ -190,7 +233,7 @@ LAYOUTS = (
         (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
         "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
         _recognise_rf_detr,
-        describe,
+        _describe,
     ),
     *(
         Layout((name,), (TaskType.OBJECT_DETECTION,), _EXPECTED, partial(_recognise, name=name))

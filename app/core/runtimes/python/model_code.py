@@ -5,6 +5,7 @@ a script, and then the installed packages. They never find this distribution's `
 may use these names. Models import the public API from `charioteer`.
 """
 
+import ast
 import builtins
 import importlib
 import importlib.util
@@ -18,9 +19,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from app.core.settings.model import ModelError
+from app.core.settings.model import ModelError, read_bounded
 
 _IMPLEMENTATION = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
+
+_MAX_BYTES = 1024 * 1024
 
 _OWN_PACKAGES = ("app", "metadata", "tasks")
 _INSTALL_ROOT = Path(__file__).resolve().parents[4]
@@ -160,3 +163,27 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         vars(module)["__builtins__"] = self._builtins
         super().exec_module(module)
+
+
+def read_classes(file: Path) -> Mapping[str, set[str]]:
+    """Return the methods and attributes that each class of a file defines itself, without running it.
+
+    Raise ModelError if the file cannot be read, or is not Python code.
+    """
+    try:
+        module = ast.parse(read_bounded(file, _MAX_BYTES))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ModelError(f"{file} is not Python code: {error}") from None
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    return {node.name: set(map(_defined_name, node.body)) for node in classes}
+
+
+def _defined_name(statement: ast.stmt) -> str:
+    """Return the name that a statement of a class defines; "" if it defines none."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case _:
+            return ""

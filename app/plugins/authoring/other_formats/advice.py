@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.core.runtimes.python.class_file import read_classes
+from app.core.runtimes.python.model_code import read_classes
 from app.core.settings.model import SETTINGS_FILE, ModelError
 
 _PAGE = "docs/python_models.md"

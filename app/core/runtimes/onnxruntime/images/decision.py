@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     Preprocessing,
     Resize,
+    Triple,
     as_triple,
 )
 from app.core.settings.model import PreprocessingSettings
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 _MAX_UNIT_SCALE = 0.01
 """Smaller factors are taken for 1/255, or the like."""
-_ANTIALIASING = "antialiasing"
-_FILTERS = {True: "yes, as Pillow", False: "no, as OpenCV"}
 
 
 def decide_size(
@@ -87,7 +86,7 @@ def decide_preprocessing(
     Raise ModelError for settings that contradict the graph.
     """
     size = decide_size(inputs, model_files, facts, task_type, defaults)
-    declared = model_files.settings.preprocessing
+    declared, is_grey = model_files.settings.preprocessing, inputs.channels == 1
     is_ultralytics = model_files.ultralytics_task is not None
     hints = None if is_ultralytics else model_files.preprocessing_of_folder(task_type)
     hints = hints or NO_PREPROCESSING
@@ -101,57 +100,31 @@ def decide_preprocessing(
         (defaults.resize, defaults.origin),
         (usual_resize, Origin.GUESSED),
     )
-    is_grey = inputs.channels == 1
-    to_text: Callable[[Iterable[float]], str] = (lambda values: _numbers([next(iter(values))])) if is_grey else _numbers
     sources = _sources(resize, task_type, model_files, hints, defaults, is_grey=is_grey)
 
-    def choose(
-        topic: str,
-        field: Callable[[PartialPreprocessing | PreprocessingSettings], T | None],
-        to_text: Callable[[T], str] = str,
-    ) -> T:
-        guesses = ((field(source), source.origin) for source in sources)
-        return _choose(facts, topic, (field(declared), Origin.DECLARED), *guesses, to_text=to_text)
+    def choose(topic: str, name: str, to_text: Callable[[Any], str] = str) -> Any:
+        values = ((getattr(source, name), source.origin) for source in sources)
+        return _choose(facts, topic, *values, to_text=to_text)
 
-    interpolation: Interpolation = choose("interpolation", lambda source: source.interpolation)
-    antialias = choose(
-        _ANTIALIASING,
-        lambda source: None if source.antialias is None else bool(source.antialias),
-        _FILTERS.__getitem__,
-    )
+    interpolation: Interpolation = choose("interpolation", "interpolation")
+    antialias: bool = choose("antialiasing", "antialias", {True: "yes, as Pillow", False: "no, as OpenCV"}.__getitem__)
     dynamic_size = _decide_dynamic_size(inputs, resize, model_files, facts, (hints, defaults))
     shorter_side = _decide_shorter_side(size, resize, model_files, facts, hints)
     if resize in ("letterbox", "pad", "line") and declared.fill is not None:
         facts.append(Fact("fill", str(declared.fill), Origin.DECLARED))
-    if inputs.image.datatype is Datatype.UINT8:
-        if _declares_normalisation(declared):
-            reason = "its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std"
-            raise model_files.error(reason)
-        facts.append(Fact("normalisation", "none, the input is uint8", Origin.MODEL_FILE))
-        scale, mean, std = 1.0, ZEROS, ONES
+    scale, mean, std = 1.0, ZEROS, ONES
+    if inputs.image.datatype is not Datatype.UINT8:
+        to_text = _first_number if is_grey else _numbers
+        scale = choose("scale", "scale", _number)
+        mean, std = choose("mean", "mean", to_text), choose("std", "std", to_text)
+        _check_normalisation(model_files, scale, mean, std, facts[-1].origin, is_grey=is_grey)
+    elif _declares_normalisation(declared):
+        raise model_files.error("its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std")
     else:
-        scale = choose("scale", lambda source: source.scale, _number)
-        mean = choose("mean", lambda source: as_triple(source.mean), to_text)
-        std = choose("std", lambda source: as_triple(source.std), to_text)
-        for name, values in (("mean", mean), ("std", std)):
-            if is_grey and len(set(values)) > 1:
-                raise model_files.error(
-                    f"its input has one channel, but {name} is {_numbers(values)}, for R, G and B; declare one number: "
-                    f'{{"preprocessing": {{"{name}": {values[0]:g}}}}} in model-settings.json'
-                )
-        if 0 in std:
-            origin = facts[-1].origin
-            raise model_files.error(f"{origin} declares a standard deviation of 0, but pixels are divided by it")
-        if max(*mean, *std) > 1 and scale < _MAX_UNIT_SCALE:
-            raise model_files.error(
-                f"mean {_numbers(mean)} and std {_numbers(std)} are for pixels in 0..255, but scale {_number(scale)} "
-                f'makes them 0..1 first; declare "scale": 1 in the preprocessing of model-settings.json, or divide '
-                f"mean and std by 255: {_numbers(value * BYTE for value in mean)} and "
-                f"{_numbers(value * BYTE for value in std)}"
-            )
+        facts.append(Fact("normalisation", "none, the input is uint8", Origin.MODEL_FILE))
     order = "RGB"
     if not is_grey:
-        order = choose("channel order", lambda source: source.channel_order)
+        order = choose("channel order", "channel_order")
     elif declared.channel_order is not None:
         raise model_files.error("its input has one channel, so model-settings.json cannot declare channel_order")
     else:
@@ -177,6 +150,27 @@ def decide_preprocessing(
     )
 
 
+def _check_normalisation(
+    model_files: ModelFiles, scale: float, mean: Triple, std: Triple, origin: Origin, *, is_grey: bool
+) -> None:
+    """Reject statistics of three channels for one, a division by 0, and statistics that do not fit the scale."""
+    for name, values in (("mean", mean), ("std", std)):
+        if is_grey and len(set(values)) > 1:
+            raise model_files.error(
+                f"its input has one channel, but {name} is {_numbers(values)}, for R, G and B; declare one number: "
+                f'{{"preprocessing": {{"{name}": {values[0]:g}}}}} in model-settings.json'
+            )
+    if 0 in std:
+        raise model_files.error(f"{origin} declares a standard deviation of 0, but pixels are divided by it")
+    if max(*mean, *std) > 1 and scale < _MAX_UNIT_SCALE:
+        raise model_files.error(
+            f"mean {_numbers(mean)} and std {_numbers(std)} are for pixels in 0..255, but scale {_number(scale)} "
+            f'makes them 0..1 first; declare "scale": 1 in the preprocessing of model-settings.json, or divide '
+            f"mean and std by 255: {_numbers(value * BYTE for value in mean)} and "
+            f"{_numbers(value * BYTE for value in std)}"
+        )
+
+
 def _choose(
     facts: list[Fact], topic: str, *candidates: tuple[T | None, Origin], to_text: Callable[[T], str] = str
 ) -> T:
@@ -195,12 +189,13 @@ def _sources(
     *,
     is_grey: bool,
 ) -> Sequence[PartialPreprocessing]:
-    """Return the sources of resampling, normalisation and channel order below the settings; the last is complete."""
+    """Return the sources of resampling, normalisation and channel order; the last is complete."""
     declared, metadata = model_files.settings.preprocessing, model_files.metadata
     any_declared = _declares_normalisation(declared)
     imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared and not is_grey
+    mean, std = as_triple(declared.mean), as_triple(declared.std)
     # A mean or deviation over 1 refers to pixels in 0..255, which must not be scaled before.
-    unscaled = max(*(as_triple(declared.mean) or ZEROS), *(as_triple(declared.std) or ZEROS)) > 1
+    unscaled = max(*(mean or ZEROS), *(std or ZEROS)) > 1
     usual = PartialPreprocessing(
         origin=Origin.MODEL_FILE,
         interpolation="bilinear",
@@ -212,6 +207,15 @@ def _sources(
         channel_order="RGB",
     )
     return (
+        PartialPreprocessing(
+            origin=Origin.DECLARED,
+            interpolation=declared.interpolation,
+            antialias=None if declared.antialias is None else bool(declared.antialias),
+            scale=declared.scale,
+            mean=mean,
+            std=std,
+            channel_order=declared.channel_order,
+        ),
         PartialPreprocessing(origin=Origin.GUESSED, scale=1.0 if unscaled else None),
         PartialPreprocessing(
             origin=Origin.MODEL_FILE, interpolation=metadata.interpolation, antialias=metadata.antialias
@@ -277,3 +281,7 @@ def _number(value: float) -> str:
 
 def _numbers(values: Iterable[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
+
+
+def _first_number(values: Triple) -> str:
+    return f"{values[0]:g}"

@@ -1,9 +1,12 @@
-"""Choose the layout of a graph among those of core and plugins."""
+"""The layouts of core, and the choice among all layouts for a graph."""
 
 from collections.abc import Sequence
 
 from app.core.plugins import registry
+from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.core.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, format_outputs
+from app.core.runtimes.onnxruntime.layouts.yolo import YOLO
 from metadata.model import Fact, Origin
 from tasks.task import TaskType
 
@@ -86,3 +89,24 @@ def _rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]
         f"{reason}; docs/models.md#onnx lists the layouts; a Python class reads any other outputs, as in "
         "docs/python_models.md#other-outputs"
     )
+
+
+def _recognise_tensors(view: GraphView) -> Match | None:
+    if view.declared_task is not TaskType.TENSOR:
+        return None
+    count = max(view.inputs.batch, 1)
+    return Match(
+        layout="tensors",
+        task_type=TaskType.TENSOR,
+        outputs=view.outputs,
+        unbatched=any(output.shape[:1] != (count,) for output in view.outputs),
+        # Clients do not know the placement of an image, so that its whole area should fill the input.
+        preprocessing=PartialPreprocessing(resize="stretch", origin=Origin.GUESSED),
+        facts=(Fact("takes", "images, because preprocessing is declared", Origin.DECLARED),),
+    )
+
+
+_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors)
+
+LAYOUTS = (CLASSES, YOLO, _TENSORS)
+"""The families of layouts of core, in any order."""
