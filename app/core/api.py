@@ -15,9 +15,22 @@ from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHe
 from app.core.protocols.kserve_v1.wire import ListedModels, WireModel
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata, GraphFileReader
-from app.core.runtimes.onnxruntime.graph import ImageGraph
-from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphView, Layout, Match
+from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
+from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.core.runtimes.onnxruntime.layouts.layout import (
+    Bound,
+    Candidates,
+    GraphOutput,
+    GraphView,
+    Layout,
+    Match,
+    RawSegments,
+    best_indices,
+)
+from app.core.runtimes.python.outputs.image_objects import read_detections, read_oriented_detections, read_segments
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
+from app.core.runtimes.python.outputs.tensor import read_tensors
+from app.core.runtimes.python.outputs.text import read_answers
 from app.core.runtimes.python.task_adapters import PythonLibrary, TaskAdapter
 from app.core.server.auth.access_control import IdentityProvider
 from app.core.server.auth.credentials import Identity, unauthenticated
@@ -28,12 +41,31 @@ from app.core.settings.model import ImportedConfig, ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.core.wire.bytes_elements import BinaryElement
 from metadata.model import Fact, ModelMetadata, Origin
-from tasks.image_classification import Classification, ClassificationInput, ImageClassification
-from tasks.inference.error import InferenceError
+from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
+from tasks.image_segmentation import (
+    ImageSegmentation,
+    Point,
+    SegmentationInput,
+    SegmentationParameters,
+    SegmentedObject,
+    Segments,
+)
+from tasks.image_text_to_text import Answer, Answers, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, InferenceResult
-from tasks.inference.tensor import BytesTensor
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.object_detection import (
+    DetectedObject,
+    DetectionInput,
+    DetectionParameters,
+    Detections,
+    ObjectDetection,
+    PosedObject,
+)
+from tasks.oriented_object_detection import OrientedDetections, OrientedObject, OrientedObjectDetection
 from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 

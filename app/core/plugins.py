@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, defstruct, structs
@@ -39,7 +40,7 @@ _WITH_METHODS = Ref[Any]("app.core.protocols.extension:with_methods")
 _ADD_PARAMETERS = Ref["Callable[[Sequence[Field]], None]"]("tasks.inference.parameters:add_parameters")
 
 
-class Registry(LoadedPlugins):
+class PluginRegistry(LoadedPlugins):
     """The loaded plugins, and what they add together.
 
     Properties that import what a hook names raise `PluginError` if a plugin raises, or if a name exists twice.
@@ -152,7 +153,7 @@ class Registry(LoadedPlugins):
         for plugin in self.loaded.values():
             ref: Ref[Sequence[Any]] | None = getattr(plugin, hook)
             for item in () if ref is None else _load(plugin, hook, ref):
-                self._own(plugin, names(item))
+                self._own(plugin, _call(plugin, hook, Iterable, names, item))
                 found.append(item)
         return found
 
@@ -166,7 +167,9 @@ class Registry(LoadedPlugins):
         found: list[Protocols] = []
         for plugin in self.loaded.values():
             if plugin.protocols is not None:
-                protocols = _load(plugin, "protocols", plugin.protocols)(settings)
+                protocols = _call(
+                    plugin, "protocols", Protocols, _load(plugin, "protocols", plugin.protocols), settings
+                )
                 served = (*protocols.http, *(port.protocol for port in protocols.ports), *protocols.grpc)
                 self._own(plugin, [("protocol", protocol.name) for protocol in served])
                 self._own(plugin, [("gRPC port", name) for name in protocols.grpc_ports])
@@ -180,21 +183,23 @@ class Registry(LoadedPlugins):
 
     def start(self, host: Host) -> Sequence[Parts]:
         """Return what plugins add to a server. An exception of a plugin gets a note with the plugin's name."""
-        parts: list[Parts | None] = []
+        parts: list[Parts] = []
         host.engine.provided.is_starting = True
         for plugin in self.loaded.values():
             try:
-                parts.append(plugin.start and plugin.start.load()(host))
+                added = plugin.start and _call(plugin, "start", Parts | None, plugin.start.load(), host)
             except Exception as error:
                 error.add_note(f"The plugin {plugin.name} could not start")
                 raise
+            parts += [added] if added else []
         host.engine.provided.is_starting = False
-        return [added for added in parts if added is not None]
+        return parts
 
     def _added(self, hook: str, name: str) -> Sequence[Any]:
-        """Return what a hook of plugins that is a mapping names for `name`."""
-        plugins = self.loaded.values()
-        return [_load(plugin, hook, getattr(plugin, hook)[name]) for plugin in plugins if name in getattr(plugin, hook)]
+        """Return what a hook of plugins that is a mapping names for `name`; functions name their plugin in errors."""
+        plugins = [plugin for plugin in self.loaded.values() if name in getattr(plugin, hook)]
+        found = [(plugin, _load(plugin, hook, getattr(plugin, hook)[name])) for plugin in plugins]
+        return [partial(_call, plugin, hook, Sequence, item) if callable(item) else item for plugin, item in found]
 
     @cached_property
     def public(self) -> Mapping[str, Ref[object]]:
@@ -206,7 +211,24 @@ def _load(plugin: Plugin, hook: str, ref: Ref[T]) -> T:
     try:
         return ref.load()
     except Exception as error:
-        raise PluginError(f"plugin {plugin.name}: {hook}: {type(error).__name__}: {error}") from error
+        raise _failure(plugin, hook, error) from error
+
+
+def _call(plugin: Plugin, hook: str, expected: Any, function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a hook. Raise PluginError for a wrong signature or result, and for a missing attribute."""
+    try:
+        found = function(*arguments)
+    except (AttributeError, TypeError) as error:
+        raise _failure(plugin, hook, error) from error
+    if not isinstance(found, expected):
+        raise PluginError(f"plugin {plugin.name}: its hook {hook} returned {type(found).__name__}, not {expected}")
+    return found
+
+
+def _failure(plugin: Plugin, hook: str, error: Exception) -> PluginError:
+    place = extract_tb(error.__traceback__)[-1]
+    where = "" if place.filename == __file__ else f" ({place.filename}:{place.lineno})"
+    return PluginError(f"plugin {plugin.name}: its hook {hook} failed: {type(error).__name__}: {error}{where}")
 
 
 def __getattr__(name: str) -> Any:
@@ -224,9 +246,9 @@ _COMPOSED = {
 
 
 @cache
-def registry() -> Registry:
+def registry() -> PluginRegistry:
     """Return the plugins of this process. They are imported at the first call.
 
     Raise PluginError if a plugin cannot be loaded.
     """
-    return Registry(find(enabled()))
+    return PluginRegistry(find(enabled()))

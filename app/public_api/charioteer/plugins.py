@@ -23,3 +23,8 @@ if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
         value = getattr(module, name)
         globals()[name] = value
         return value
+
+    def __dir__() -> list[str]:
+        hooks, api = vars(import_own("app.core.hooks")), vars(import_own("app.core.api"))
+        own = [name for name, value in hooks.items() if getattr(value, "__module__", "") == hooks["__name__"]]
+        return sorted(name for name in {"API", *own, *api} - {"T"} if not name.startswith("_"))

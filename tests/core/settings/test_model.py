@@ -9,7 +9,7 @@ import pytest
 
 from app.core.hooks import API, Plugin, Ref
 from app.core.plugin_loading import PluginError
-from app.core.plugins import Registry, registry
+from app.core.plugins import PluginRegistry, registry
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSettings, read_settings
 from tasks.task import TaskType
 
@@ -78,20 +78,20 @@ def test_composed_settings_can_be_pickled(tmp_path: Path) -> None:
 
 
 def test_section_is_an_object_and_without_a_name_its_fields_are_top_level() -> None:
-    named, flat = Registry([plugin("a", "ring")]), Registry([plugin("a", "")])
+    named, flat = PluginRegistry([plugin("a", "ring")]), PluginRegistry([plugin("a", "")])
     assert named.model_settings(ring=Ring(radius=4)).of(Ring) == Ring(radius=4)
     assert flat.model_settings(radius=5).of(Ring) == Ring(radius=5)
 
 
 @pytest.mark.parametrize(("section", "name"), [("labels", "labels"), ("", "radius")])
 def test_setting_that_exists_already_is_rejected(section: str, name: str) -> None:
-    plugins = Registry([plugin("a", section), plugin("b", section)])
+    plugins = PluginRegistry([plugin("a", section), plugin("b", section)])
     with pytest.raises(PluginError, match=f"already has the model setting {name}"):
         assert plugins.model_settings_class
 
 
 def test_unknown_setting_names_the_skipped_plugin_that_has_it() -> None:
-    plugins = Registry([plugin("a", "ring", requires=("absent",))])
+    plugins = PluginRegistry([plugin("a", "ring", requires=("absent",))])
     expected = "; the plugin a has it, but is not loaded: it requires the plugin absent, which is not loaded"
     assert plugins.advice("model setting", "ring") == expected
     assert plugins.advice("model setting", "rang") == registry().advice("model setting", "no_such") == ""

@@ -25,6 +25,18 @@ def test_plugin_imports_nothing_of_charioteer_but_its_interface() -> None:
     assert {*names} == {"charioteer.plugins"}
 
 
+def test_interface_lists_what_it_has_with_the_types_of_every_image_task() -> None:
+    program = """
+import charioteer.plugins as plugins
+print([name for name in dir(plugins) if not hasattr(plugins, name)])
+tasks = ("ImageClassification", "ObjectDetection", "OrientedObjectDetection", "ImageSegmentation", "ImageTextToText")
+predictions = ("Classification", "Detections", "OrientedDetections", "Segments", "Answers")
+inputs = ("ClassificationInput", "DetectionInput", "SegmentationInput", "PromptedImage")
+print({*tasks, *predictions, *inputs} - {*dir(plugins)})
+"""
+    assert run("-c", program).stdout == "[]\nset()\n"
+
+
 def test_installed_plugin_is_listed_but_not_loaded() -> None:
     completed = charioteer("plugins")
     (line,) = (line for line in completed.stdout.splitlines() if "acme" in line)
