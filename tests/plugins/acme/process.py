@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import ROOT
 
@@ -48,6 +50,14 @@ def onnx_model(folder: Path, **settings: Any) -> Path:
     graphs.channel_means(folder / "model.onnx")
     content = {"task_type": "ACME_COUNT", "layout": "acme", "labels": ["none", "one", "two"], **settings}
     (folder / "model-settings.json").write_text(json.dumps(content))
+    return folder
+
+
+def detector_model(folder: Path) -> Path:
+    """Write an ONNX detector with the layout of the plugin: it finds a car, and a bus with a low score."""
+    rows = np.array([[[4, 4, 4, 2, 0.75, 1], [2, 2, 2, 2, 0.25, 0]]], np.float32)
+    graphs.constant(folder / "model.onnx", {"acme_rows": rows})
+    (folder / "model-settings.json").write_text(json.dumps({"labels": ["bus", "car"]}))
     return folder
 
 

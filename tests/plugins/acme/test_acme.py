@@ -12,7 +12,16 @@ import pytest
 
 from app.core.hooks import Parts, Plugin
 from app.core.plugins import registry
-from tests.plugins.acme.process import ENVIRONMENT, PACKAGE, acme_model, charioteer, onnx_model, python_model, run
+from tests.plugins.acme.process import (
+    ENVIRONMENT,
+    PACKAGE,
+    acme_model,
+    charioteer,
+    detector_model,
+    onnx_model,
+    python_model,
+    run,
+)
 from tests.support.servers.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
@@ -180,6 +189,11 @@ def test_python_class_answers_the_task_type_and_reads_the_parameter(tmp_path: Pa
 def test_layout_answers_the_task_type(tmp_path: Path, isolate: bool) -> None:
     task_type, (label, _) = ask(onnx_model(tmp_path, isolate=isolate), {})
     assert (task_type, label) == ("ACME_COUNT", "none")
+
+
+def test_layout_of_detectors_finds_objects(tmp_path: Path) -> None:
+    task_type, found = ask(detector_model(tmp_path), {"score_threshold": 0.5})
+    assert (task_type, found) == ("OBJECT_DETECTION", ["car", 0.75])
 
 
 def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""A protocol of the main port: an image in, its classes out, one a line. And what is added to other protocols."""
+"""A protocol of the main port: an image in, its classes out, one a line."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from charioteer.plugins import (
     BinaryElement,
@@ -9,9 +8,7 @@ from charioteer.plugins import (
     CodecCall,
     Endpoint,
     Engine,
-    GrpcMethods,
     HttpProtocol,
-    HttpRequest,
     HttpResponse,
     InferenceRequest,
     InferenceResponse,
@@ -20,8 +17,6 @@ from charioteer.plugins import (
     RequestHead,
     ServerSettings,
     infer_endpoint,
-    read_endpoint,
-    unary_handler,
 )
 
 
@@ -55,26 +50,3 @@ def encode(response: InferenceResponse) -> HttpResponse:
 def protocols(settings: ServerSettings) -> Protocols:
     """Return the protocols of a server."""
     return Protocols(http=(AcmeProtocol(),))
-
-
-def endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """Return what is added to the protocol V1."""
-
-    def labels(request: HttpRequest) -> Sequence[str]:
-        registration = engine.registry.find(request.path_params["target"])
-        return registration.ready_servable().description.labels
-
-    return [read_endpoint("/v1/models/{target:str}/labels", "Classes of a model", handle=labels)]
-
-
-def methods(engine: Engine) -> Mapping[str, Any]:
-    """Return what is added to the gRPC service of the protocol V2."""
-
-    async def labels(data: bytes, context: RequestContext) -> bytes:
-        registration = engine.registry.find(data.decode())
-        return "\n".join(registration.ready_servable().description.labels).encode()
-
-    return {"AcmeLabels": unary_handler("acme", labels)}
-
-
-METHODS = GrpcMethods(permissions={"AcmeLabels": "infer"}, handlers=methods)

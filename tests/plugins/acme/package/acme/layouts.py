@@ -1,0 +1,5 @@
+"""The layouts of this plugin."""
+
+from acme import counting, detector
+
+LAYOUTS = (*detector.LAYOUTS, *counting.LAYOUTS)
