@@ -42,6 +42,7 @@ def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
         (InferenceQuery(until="2026-13-01"), "until: Expected a moment such as"),
         (InferenceQuery(since="9999999999d"), "since: Expected a moment"),
         (InferenceQuery(error="bad"), "error: Expected one of any, none, invalid_request"),
+        (InferenceQuery(truth="maybe"), "truth: Expected yes, no or wrong, got 'maybe'"),
         (InferenceQuery(min_score=1.5), "min-score: Expected a score within 0..1, got 1.5"),
         (InferenceQuery(max_score=float("nan")), "max-score: Expected a score within 0..1, got nan"),
         (InferenceQuery(model="m" * 20_001), "model: Expected at most 20000 characters, got 20001"),
