@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from app.core.api import GraphFileReader, GrpcProtocol, HttpProtocol, Layout, PythonLibrary
     from app.core.settings.model import ModelSettings
     from app.core.settings.server import ModelOptions, ServerSettings
-    from tasks.inference.parameters import Field
 
 T = TypeVar("T")
 ProtocolT = TypeVar("ProtocolT", bound="HttpProtocol | GrpcProtocol")
+Field = tuple[str, Any, Any]
+"""The name, type and default of a field."""
 
 # The settings of core are named, not imported: this module is below all others of core, so that these can ask it.
 _SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
@@ -37,7 +38,7 @@ _MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOption
 _MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
 _WITH_ENDPOINTS = Ref[Any]("app.core.protocols.extension:with_endpoints")
 _WITH_METHODS = Ref[Any]("app.core.protocols.extension:with_methods")
-_ADD_PARAMETERS = Ref["Callable[[Sequence[Field]], None]"]("tasks.inference.parameters:add_parameters")
+_ADD_PARAMETERS = Ref[Callable[[Iterable[type[Struct]]], None]]("tasks.inference.parameters:add_parameters")
 
 
 class PluginRegistry(LoadedPlugins):
@@ -76,11 +77,11 @@ class PluginRegistry(LoadedPlugins):
         return cast("Any", defstruct("ModelSettings", added, bases=(base,), module=__name__, **kinds))
 
     @cached_property
-    def parameters(self) -> "Sequence[Field]":
-        """Return the parameters of inputs that plugins add. From now on, the parameters of all tasks have them."""
+    def parameters(self) -> Sequence[Field]:
+        """Return the parameters of inputs that plugins add. From now on, the inputs of all tasks have them."""
         added = self._fields("parameter", "parameters", lambda plugin: [("", ref) for ref in plugin.parameters])
         if added:
-            _ADD_PARAMETERS.load()(added)
+            _ADD_PARAMETERS.load()(ref.load() for plugin in self.loaded.values() for ref in plugin.parameters)
         return added
 
     def model_settings(self, **values: Any) -> "ModelSettings":
@@ -134,7 +135,7 @@ class PluginRegistry(LoadedPlugins):
 
     def _fields(
         self, kind: str, hook: str, types: "Callable[[Plugin], Iterable[tuple[str, Ref[type[Struct]]]]]"
-    ) -> "Sequence[Field]":
+    ) -> Sequence[Field]:
         """Return the name, type and default of each field of the types of a hook, or of the object that they are in."""
         added: list[Field] = []
         for plugin in self.loaded.values():

@@ -1,6 +1,6 @@
 """The parameters of inputs, to which plugins add their own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -8,60 +8,42 @@ import msgspec
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
-Field = tuple[str, Any, Any]
-"""The name, type and default of a field."""
-
-_added: dict[str, Field] = {}
-_extended: set[type] = set()
+_added: list[type[msgspec.Struct]] = []
 
 
 class InputParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of an input. Objects that were read from a request also have the parameters of plugins."""
+    """Parameters of an input.
+
+    `plugin_parameters` are objects with the parameters of plugins that were read beside its own; `of` returns them.
+    """
+
+    plugin_parameters: tuple[Any, ...] = ()
 
     def of(self, kind: type[StructT]) -> StructT:
-        """Return the parameters of a plugin, which lists this type; their defaults for an object made by code."""
-        return section(self, kind)
+        """Return the parameters of a plugin, which lists this type; their defaults if none was read."""
+        return next((found for found in self.plugin_parameters if type(found) is kind), None) or kind()
 
 
-def section(values: msgspec.Struct, kind: type[StructT]) -> StructT:
-    """Return the field of `values` with the type `kind`, or else an object of it from the fields with its names."""
-    part = next((value for name in values.__struct_fields__ if type(value := getattr(values, name)) is kind), None)
-    if part is not None:
-        return part
-    return kind(**{name: getattr(values, name) for name in kind.__struct_fields__ if hasattr(values, name)})
+def add_parameters(kinds: Iterable[type[msgspec.Struct]]) -> None:
+    """Add the parameters of a plugin to those of every task."""
+    _added.extend(kind for kind in kinds if kind not in _added)
+    parameter_types.cache_clear()
 
 
-def add_parameters(fields: Iterable[Field]) -> None:
-    """Add the parameters of a plugin to those of every task. Raise ValueError if another one has a name of them."""
-    for field in fields:
-        if _added.setdefault(field[0], field) != field:
-            raise ValueError(f"the parameter {field[0]} exists already")
-    extended.cache_clear()
+def added_to(kind: type[Any]) -> list[type[msgspec.Struct]]:
+    """Return the types of the parameters that plugins add to those of a task."""
+    return _added if issubclass(kind, InputParameters) else []
 
 
 @cache
-def extended(kind: Any) -> Any:
-    """Return a type of `InputParameters` with the parameters of plugins. Raise ValueError for a name that both have."""
-    if not _added or kind in _extended or not issubclass(kind, InputParameters):
-        return kind
-    if shared := _added.keys() & {*kind.__struct_fields__}:
-        raise ValueError(f"the parameter {min(shared)} of a plugin exists already in {kind.__name__}")
+def parameter_types(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the types of the parameters of a task and of plugins, by name.
 
-    def reduce(parameters: msgspec.Struct) -> tuple[Any, ...]:
-        # The class is no attribute of a module, so that another process makes it again.
-        return _restore, (kind, msgspec.structs.asdict(parameters))
-
-    made = msgspec.defstruct(
-        kind.__name__,
-        _added.values(),
-        bases=(kind,),
-        namespace={"__reduce__": reduce},
-        frozen=True,
-        kw_only=True,
-    )
-    _extended.add(made)
-    return made
-
-
-def _restore(kind: type[InputParameters], values: dict[str, Any]) -> InputParameters:
-    return extended(kind)(**values)
+    Raise ValueError for a name that both have.
+    """
+    types = {field.name: field.type for field in msgspec.structs.fields(kind) if field.name != "plugin_parameters"}
+    for field in [field for added in added_to(kind) for field in msgspec.structs.fields(added)]:
+        if field.name in types:
+            raise ValueError(f"the parameter {field.name} of a plugin exists already in {kind.__name__}")
+        types[field.name] = field.type
+    return types

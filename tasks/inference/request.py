@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from tasks.inference.error import InferenceError, invalid, truncate
 from tasks.inference.limits import Limits, too_large
-from tasks.inference.parameters import extended
+from tasks.inference.parameters import added_to, parameter_types
 from tasks.inference.tensor import InputTensor, Tensor
 
 T = TypeVar("T")
@@ -168,21 +168,22 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
     Unknown names are ignored, because clients add their own; null counts as absent. Raise INVALID_REQUEST, naming
     ``<path>.<field>``, for a wrong type, a number that is not finite, or a value out of range.
     """
-    values: dict[str, object] = {}
-    parameters_type = extended(parameters_type)
-    is_list_by_field = _is_list_by_field(parameters_type)
-    for layer in layers:
-        for name, value in layer.items():
-            if value is not None and name in is_list_by_field:
-                values[name] = value  # noqa: PERF403  a comprehension is one more call for each request
+    types = parameter_types(parameters_type)
+    values = {name: value for layer in layers for name, value in layer.items() if value is not None and name in types}
     if not values:
         return parameters_type()
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
-        if isinstance(value, str) and is_list_by_field[name]:
+        if isinstance(value, str) and _is_text_list(types[name]):
             values[name] = _text_list(value, f"{path}.{name}")
-    return convert(values, parameters_type, path)
+    added = tuple(
+        convert({name: values.pop(name) for name in given}, kind, path)
+        for kind in added_to(parameters_type)
+        if (given := values.keys() & kind.__struct_fields__)
+    )
+    parameters: Any = convert(values, parameters_type, path)
+    return msgspec.structs.replace(parameters, plugin_parameters=added) if added else parameters
 
 
 def _text_list(value: str, path: str) -> object:
@@ -197,12 +198,8 @@ def _text_list(value: str, path: str) -> object:
 
 
 @cache
-def _is_list_by_field(parameters_type: type[Any]) -> Mapping[str, bool]:
-    """Return, for each field by name, whether it is a `TextList`."""
-    return {
-        field.name: field.type == TextList or TextList in get_args(field.type)
-        for field in msgspec.structs.fields(parameters_type)
-    }
+def _is_text_list(kind: Any) -> bool:
+    return kind == TextList or TextList in get_args(kind)
 
 
 def _check_defaults(request: InferenceRequest, limits: Limits) -> None:

@@ -6,14 +6,13 @@ text (``args``) and one input for each parameter, with its name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, check_text
-from tasks.inference.parameters import extended
+from tasks.inference.parameters import parameter_types
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
@@ -56,12 +55,12 @@ def text_groups(
     INVALID_REQUEST or TOO_LARGE, naming the field.
     """
     check_count(request.inputs, limits)
-    parameters_type = extended(parameters_type)
+    types = parameter_types(parameters_type)
     arguments: dict[str, object] = {}
     texts: list[tuple[int, BytesTensor]] = []
     for index, tensor in enumerate(request.inputs):
         path = f"inputs[{index}]"
-        if tensor.name in _parameter_types(parameters_type):
+        if tensor.name in types:
             if tensor.name in arguments:
                 raise invalid(f"Expected each argument once, got {quote_value(tensor.name)} again", f"{path}.name")
             arguments[tensor.name] = _argument(tensor, parameters_type, limits, f"{path}.data")
@@ -123,7 +122,8 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
     if not values:
         raise invalid(f"Expected a value for {tensor.name!r}, got none", path)
     value: object = values[0] if len(values) == 1 else values
-    if bool in _parameter_types(parameters_type)[tensor.name] and value in (0, 1):
+    expected = parameter_types(parameters_type)[tensor.name]
+    if bool in (expected, *get_args(expected)) and value in (0, 1):
         # Boolean arguments come as numbers: as INT8 on the Chariot page.
         value = bool(value)
     try:
@@ -131,9 +131,3 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
     except InferenceError as error:
         raise InferenceError(error.kind, error.message, path) from None
     return value
-
-
-@cache
-def _parameter_types(parameters_type: type[msgspec.Struct]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the types of each parameter by name."""
-    return {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(parameters_type)}

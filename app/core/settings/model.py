@@ -11,7 +11,6 @@ import msgspec
 from app.core.plugins import registry
 from app.core.removed import removed_advice
 from app.core.settings.files import read_regular_file
-from tasks.inference.parameters import section
 from tasks.inference.request import known_names, validation_error
 from tasks.task import TaskType, all_task_types, decode_task_type
 
@@ -161,7 +160,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
         Settings that were not read from a file may lack them; the result then has their defaults.
         """
-        return section(self, kind)
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        part = next((value for value in values.values() if type(value) is kind), None)
+        return part or kind(**{name: values[name] for name in kind.__struct_fields__ if name in values})
 
 
 class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):

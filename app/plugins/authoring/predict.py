@@ -76,7 +76,7 @@ def predict(
     }
     with error_console().status(f"Running {printable(source.name)}"), prints_to_stderr():
         servable = _load(source, draws=draw is not None)
-        known = servable.parameters_type.__struct_fields__
+        known = servable.parameter_names
         unknown = {_OPTIONS[name]: value for name, value in parameters.items() if name not in known}
         reject_unused(f"on a model of {servable.description.task_type}; leave it out", unknown)
         parameters |= read_assignments(parameter or ())

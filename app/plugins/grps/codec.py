@@ -154,7 +154,7 @@ class GrpsCodec(msgspec.Struct, eq=False):
             return inputs
         is_text_task = tuple(servable.inputs) == (TEXT_INPUT,)
         self._inputs_path = "gmap.s_s" if is_text_task else "gmap.s_b"
-        content = read_map(gmap, servable.parameters_type.__struct_fields__ if is_text_task else None)
+        content = read_map(gmap, servable.parameter_names if is_text_task else None)
         self.parameters = {**self.parameters, **content.parameters}
         self._parameter_paths = {**self._parameter_paths, **content.parameter_paths}
         self._echoes = content.echoes

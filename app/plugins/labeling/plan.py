@@ -118,7 +118,7 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
         message = f"Expected tags for one image, got them for {', '.join(sorted(images))}"
         raise invalid(f'{message}; add model_skip="true" to the tags of all but one', path)
     parameters = _parameters([control for control, _ in controls], source.settings.parameters, path)
-    read_parameters(servable.parameters_type, parameters, path=path)
+    read_parameters(servable.task.parameters_type, parameters, path=path)
     for control, _ in controls:
         control.number("point_size", 1)
         control.number("point_threshold", 0)

@@ -120,10 +120,16 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
 
 def _parameters(servable: Servable) -> Mapping[str, Any]:
     """Return the JSON Schema of every parameter that the model accepts, with the model's own defaults."""
-    (_,), components = msgspec.json.schema_components([servable.parameters_type])
-    properties = components[servable.parameters_type.__name__]["properties"]
+    _, components = msgspec.json.schema_components(servable.parameter_types)
+    properties = {
+        name: field
+        for kind in servable.parameter_types
+        for name, field in components[kind.__name__]["properties"].items()
+    }
     return {
-        name: {**field, "default": servable.defaults[name]} if name in servable.defaults else field
-        for name, field in properties.items()
+        name: {**properties[name], "default": servable.defaults[name]}
+        if name in servable.defaults
+        else properties[name]
+        for name in servable.parameter_names
         if name != "candidate_labels" or servable.description.open_vocabulary
     }

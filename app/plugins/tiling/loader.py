@@ -37,7 +37,7 @@ class TilingLoader:
             servable.split_step = TilingStep(source.name, servable.task.task_type, settings, size, chunk, floor)
         if servable.task.task_type.geometry is None:
             # Commands and the page offer no parameters without effect.
-            servable.parameters_type = _without_tiles(servable.parameters_type)
+            servable.parameter_types = tuple(kind for kind in servable.parameter_types if kind is not TileParameters)
         return servable
 
 
@@ -55,11 +55,3 @@ def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata
     how = ", merged by pixels" if description.layout in PIXEL_LAYOUTS else by_objects
     fact = Fact("tiles", f"{width}x{height} pixels, overlap {settings.overlap:g}{how}", origin)
     return msgspec.structs.replace(description, facts=(*description.facts, fact))
-
-
-def _without_tiles(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return a type with the fields of `kind` that are not about tiles."""
-    fields = [field for field in msgspec.structs.fields(kind) if field.name not in TileParameters.__struct_fields__]
-    return msgspec.defstruct(
-        kind.__name__, [(field.name, field.type, field.default) for field in fields], frozen=True, kw_only=True
-    )

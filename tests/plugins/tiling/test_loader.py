@@ -93,7 +93,7 @@ def test_tiles_that_are_not_possible_are_rejected(
 
 @pytest.mark.parametrize(("model", "offered"), [("detector", ["tile", "overlap"]), ("classifier", [])])
 def test_parameters_are_offered_for_models_that_find_objects(tmp_path: Path, model: str, offered: list[str]) -> None:
-    names = load(source(tmp_path, model)).parameters_type.__struct_fields__
+    names = load(source(tmp_path, model)).parameter_names
     assert [name for name in names if name in ("tile", "overlap")] == offered
     assert "score_threshold" in names
 

@@ -17,7 +17,7 @@ from metadata.model import ModelMetadata
 from metadata.request import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import extended
+from tasks.inference.parameters import InputParameters, added_to
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
 from tasks.task import InputGroup, Model, StreamingModel, StreamingTask, Task
@@ -57,7 +57,7 @@ class Servable:
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
-        parameters_type: the type of the parameters of its inputs, including the parameters of plugins.
+        parameter_types: the types of the parameters of its inputs: one of the task, and those of plugins.
         streams: whether its answers are texts that `stream` can generate in chunks.
     """
 
@@ -88,7 +88,7 @@ class Servable:
         self.score_step: ScoreStep | None = None
         self.description = description
         self.inputs = task.inputs
-        self.parameters_type = extended(task.parameters_type)
+        self.parameter_types: Sequence[type[msgspec.Struct]] = (task.parameters_type, *added_to(task.parameters_type))
         self.outputs = task.outputs
 
     @property
@@ -100,6 +100,12 @@ class Servable:
     def resident_bytes(self) -> int | None:
         """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
         return getattr(self.model, "resident_bytes", self.loaded_bytes)
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """Return the names of the parameters of its inputs."""
+        fields = [name for kind in self.parameter_types for name in kind.__struct_fields__]
+        return [name for name in fields if name != "plugin_parameters"]
 
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
         """Answer every input of `request`. Raise InferenceError for an invalid request, or a model that failed."""
@@ -139,7 +145,7 @@ class Servable:
 
         Raise INVALID_REQUEST, with the name as its path.
         """
-        known = self.parameters_type.__struct_fields__
+        known = self.parameter_names
         for name in names:
             if name not in known:
                 expected = f"one of {', '.join(known)}" if known else "no parameters"
@@ -166,10 +172,13 @@ class Servable:
         step = self.split_step
         if step is None:
             return ()
-        asked = [
-            getattr(getattr(item, "parameters", None), step.parameter, None) for group in groups for item in group.items
-        ]
-        return step.split(groups) if step.default or any(asked) else ()
+        asked = any(
+            isinstance(parameters := getattr(item, "parameters", None), InputParameters)
+            and parameters.plugin_parameters
+            for group in groups
+            for item in group.items
+        )
+        return step.split(groups) if step.default or asked else ()
 
     def call(self, runner: Runner, items: Sequence[Any], parts: Sequence[Sequence[Any]] = ()) -> Sequence[Any]:
         """Return a prediction with its final scores for each of `items`, before the task selects.

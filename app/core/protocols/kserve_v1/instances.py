@@ -72,7 +72,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 def takes_prompts(servable: Servable) -> bool:
     """Return whether the model accepts prompts for its inputs."""
-    return PROMPTS in servable.parameters_type.__struct_fields__
+    return PROMPTS in servable.parameter_names
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
