@@ -11,6 +11,7 @@ from docs.tables import filled
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
+from tasks.inference.parameters import parameter_types
 from tasks.task import TaskType
 from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS
 from tests.support.protocols import PROTOCOLS
@@ -40,7 +41,7 @@ def test_every_kind_of_error_is_documented(kind: ErrorKind) -> None:
 
 @pytest.mark.parametrize("kind", [SegmentationParameters, GenerationParameters])
 def test_every_request_parameter_is_documented(kind: type[msgspec.Struct]) -> None:
-    names = [field.name for field in msgspec.structs.fields(kind)]
+    names = parameter_types(kind)
     assert [name for name in names if f"`{name}`" not in CHARIOT] == []
 
 

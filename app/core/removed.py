@@ -8,6 +8,7 @@ REMOVED = {
         "use /openai/v1/chat/completions, with `stream` for parts",
     ),
     **dict.fromkeys(("/v1/completions", "/openai/v1/completions"), "send the text to /openai/v1/chat/completions"),
+    "application/cloudevents+json": "send the data of the event as the body, and its attributes as ce- headers",
     "/docs": "read the OpenAPI document at /schema with a viewer of your choice",
     "/monitoring/prometheus/metrics": 'read /metrics of the main port, with protocol="tensorflow-serving"',
     "/page/tensorflow-serving/*": "send the request to TensorFlow Serving's port, --tensorflow-serving-port",
@@ -66,8 +67,8 @@ REMOVED = {
     "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
-"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, or a path such as
-``/v2/models/*/generate``.
+"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, a content type, or a
+path such as ``/v2/models/*/generate``.
 
 An option of `serve` is also looked up for its environment variable and its key in the file of ``--config``.
 """

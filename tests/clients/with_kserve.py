@@ -183,19 +183,15 @@ def check_v1_explanations(url: str) -> None:
 def check_v1_events(url: str) -> None:
     attributes = {"type": "com.example.picture", "source": "/cameras/7"}
     event = events.CloudEvent(attributes, {"instances": [1.0, 2.0]})
-    for encode in (conversion.to_binary, conversion.to_structured):
-        headers, body = encode(event)
-        response = httpx.post(f"{url}/v1/models/half_plus_two:predict", headers=headers, content=body, timeout=60)
-        assert response.status_code == 200, response.text
-        response = events.from_http(response.headers, response.content)
-        assert response.data == {"predictions": [2.5, 3.0]}
-        assert response["type"] == "io.kserve.inference.response"
-        assert response["source"] == "io.kserve.inference.half_plus_two"
-        assert response["specversion"] == "1.0"
-        assert response["id"] != event["id"]
-    headers, body = conversion.to_structured(events.CloudEvent({**attributes, "datacontenttype": "image/jpeg"}, SCENE))
-    response = httpx.post(f"{url}/v1/models/detector:predict", headers=headers, content=body, timeout=60)
-    assert len(events.from_http(response.headers, response.content).data["predictions"][0]) == 5
+    headers, body = conversion.to_binary(event)
+    response = httpx.post(f"{url}/v1/models/half_plus_two:predict", headers=headers, content=body, timeout=60)
+    assert response.status_code == 200, response.text
+    response = events.from_http(response.headers, response.content)
+    assert response.data == {"predictions": [2.5, 3.0]}
+    assert response["type"] == "io.kserve.inference.response"
+    assert response["source"] == "io.kserve.inference.half_plus_two"
+    assert response["specversion"] == "1.0"
+    assert response["id"] != event["id"]
 
 
 def check_v1_errors(url: str) -> None:

@@ -6,19 +6,12 @@ from typing import Any
 import msgspec
 
 from app.core.engine.models.servable import Servable
-from app.core.protocols.inference_call import HttpResponse, media_type_of
-from app.core.protocols.kserve_v1.cloud_events import (
-    EVENT_MEDIA_TYPE,
-    EventMode,
-    WireEvent,
-    detect_event_mode,
-    encode_event,
-    looks_like_event,
-    read_event,
-)
+from app.core.protocols.inference_call import HttpResponse
+from app.core.protocols.kserve_v1.cloud_events import event_headers, is_event
 from app.core.protocols.kserve_v1.instances import Instance, read_instance, takes_prompts, without_content_type
 from app.core.protocols.kserve_v1.rows import Column, nested_rows, prediction_rows, read_rows
 from app.core.protocols.kserve_v1.wire import WireRequest, WireResponse
+from app.core.removed import removed_advice
 from app.core.wire.bytes_elements import BinaryElement
 from app.core.wire.error_paths import map_path
 from app.core.wire.json_body import read_json, read_parameters_object
@@ -47,14 +40,13 @@ _encoder = msgspec.json.Encoder()
 
 
 class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
-    """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
+    """Decodes one request, and encodes its response, as an event for an event. Maps errors to the names of its fields.
 
     Attributes:
         media_type: the media type of `body` without parameters; empty if missing.
         headers: the request's headers, names in lower case.
         limits: limits for the JSON and the number of instances.
-        mode: set by `decode`, as all of the following: how the request and its response carry a CloudEvent.
-        path_prefix: path of the event's data with a dot behind it; empty without a structured event.
+        is_event: whether the request is a CloudEvent; set by `decode`, as all of the following.
         instances_path: path of the list of instances.
         locations: the inputs and their paths.
         parameters: parameters of the request.
@@ -67,8 +59,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     model_name: str
     request_id: str
     limits: Limits
-    mode: EventMode = EventMode.NONE
-    path_prefix: str = ""
+    is_event: bool = False
     instances_path: str = ""
     locations: Sequence[Instance | Column] = ()
     parameters: Mapping[str, object] = {}
@@ -77,8 +68,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         wire = self._decode_wire()
         if isinstance(wire, BytesTensor):
             return self._request([wire])
-        root, instances = _instances(wire, self.path_prefix)
-        parameters = read_parameters_object(wire.parameters, f"{self.path_prefix}parameters")
+        root, instances = _instances(wire)
+        parameters = read_parameters_object(wire.parameters, "parameters")
         locations: Sequence[Instance | Column]
         if self.servable.description.takes == "tensor":
             locations = read_rows(instances, root, self.servable.inputs)
@@ -101,17 +92,17 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return self.encode_wire(wire)
 
     def encode_wire(self, wire: WireResponse) -> HttpResponse:
-        """Encode an answer, as an event if the request was one."""
-        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
+        """Encode a response, as an event if the request was one."""
+        headers = event_headers(self.model_name) if self.is_event else ()
+        return HttpResponse(content=_encoder.encode(wire), headers=headers)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         if not self.locations:
             return error
-        parameters_path = f"{self.path_prefix}parameters"
         return map_path(
             error,
-            lambda index, subpath: self.locations[index].body_path(subpath, parameters_path),
-            {"inputs": self.instances_path, "parameters": parameters_path},
+            lambda index, subpath: self.locations[index].body_path(subpath),
+            {"inputs": self.instances_path},
         )
 
     def predictions(self, response: InferenceResponse) -> Sequence[Any]:
@@ -130,24 +121,12 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
-        """Return the JSON request or the image, from the body or from its event."""
-        self.mode = detect_event_mode(self.media_type, self.headers)
-        if self.media_type not in _JSON and self.media_type != EVENT_MEDIA_TYPE:
-            return self._decode_image(self.body, self.media_type, "")
-        wire = self._read_body(self.body, WireEvent)
-        if self.mode is EventMode.BINARY or (self.mode is EventMode.NONE and not looks_like_event(wire)):
-            return wire
-        self.mode = EventMode.STRUCTURED
-        content, content_type, path = read_event(wire)
-        self.path_prefix = f"{path}."
-        media_type = media_type_of(content_type)
-        if media_type in _JSON:
-            return self._read_body(content, WireRequest, path)
-        return self._decode_image(content, media_type, path)
-
-    def _read_body(self, body: bytes | msgspec.Raw, expected_type: type[Any], path: str = "") -> Any:
+        """Return the JSON request or the image in the body."""
+        self.is_event = is_event(self.headers)
+        if self.media_type not in _JSON:
+            return self._decode_image()
         try:
-            return read_json(body, expected_type, path, self.limits)
+            return read_json(self.body, WireRequest, limits=self.limits)
         except InferenceError as error:
             # Use KServe's message for errors of the body as a whole.
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
@@ -157,21 +136,17 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             advice = "; send an image with its Content-Type, such as image/jpeg" if is_undeclared else ""
             raise invalid(f"Unrecognized request format: {error.message}{advice}") from None
 
-    def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
+    def _decode_image(self) -> BytesTensor:
         accepts_images = IMAGE_INPUT in self.servable.inputs
-        if not accepts_images or not media_type.startswith(_IMAGE):
+        if not accepts_images or not self.media_type.startswith(_IMAGE):
             expected = "JSON, or an image as image/*" if accepts_images else "JSON"
-            raise invalid(
-                f"Expected {expected}, got {quote_value(media_type)}", "datacontenttype" if path else "Content-Type"
-            )
-        if isinstance(content, msgspec.Raw):
-            raise invalid("Expected an image in data_base64, got JSON", path)
-        if not content:
-            raise invalid("Expected an encoded image, got nothing", path)
-        path = path or "body"
-        tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
-        self.locations = [Instance(tensor=tensor, path=path, value_path=path)]
-        self.instances_path = path
+            message = f"Expected {expected}, got {quote_value(self.media_type)}"
+            raise invalid(removed_advice(self.media_type) or message, "Content-Type")
+        if not self.body:
+            raise invalid("Expected an encoded image, got nothing", "body")
+        tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(self.body)])
+        self.locations = [Instance(tensor=tensor, path="body", value_path="body")]
+        self.instances_path = "body"
         return tensor
 
     def _request(self, inputs: Sequence[InputTensor]) -> InferenceRequest:
@@ -180,12 +155,12 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         )
 
 
-def _instances(wire: WireRequest, prefix: str) -> tuple[str, Sequence[msgspec.Raw]]:
+def _instances(wire: WireRequest) -> tuple[str, Sequence[msgspec.Raw]]:
     present = {name: value for name in ("instances", "inputs") if (value := getattr(wire, name)) is not msgspec.UNSET}
     if len(present) != 1:
         got = "both" if present else "neither"
-        raise invalid(f'Expected either "instances" or "inputs", got {got}', prefix.removesuffix("."))
+        raise invalid(f'Expected either "instances" or "inputs", got {got}')
     ((name, instances),) = present.items()
     if not instances:
-        raise invalid("Expected at least one instance, got an empty list", prefix + name)
-    return prefix + name, instances
+        raise invalid("Expected at least one instance, got an empty list", name)
+    return name, instances

@@ -53,14 +53,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     prompts_path: str = ""
     own_parameters: frozenset[str] = frozenset()
 
-    def body_path(self, subpath: str, request_parameters: str) -> str:
-        """Return the path in the body for the path `subpath` within the neutral input.
-
-        Args:
-            subpath: a path below the input.
-            request_parameters: path of the request's parameters, which are defaults for the instance's parameters.
-        """
-        places = {"": self.path, "parameters": request_parameters}
+    def body_path(self, subpath: str) -> str:
+        """Return the path in the body for the path `subpath` within the neutral input."""
+        places = {"": self.path, "parameters": "parameters"}
         places |= dict.fromkeys(("data", "shape", "datatype"), self.value_path)
         if isinstance(self.tensor, BytesTensor):
             places["data[0]"] = self.value_path

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import RequestHead, media_type_of
-from app.core.protocols.kserve_v1.cloud_events import EVENT_HEADERS, EVENT_MEDIA_TYPE
+from app.core.protocols.kserve_v1.cloud_events import EVENT_HEADERS
 from app.core.protocols.kserve_v1.codec import RequestCodec
 from app.core.protocols.kserve_v1.wire import ListedModels, WireModels, WireRequest, WireResponse
 from app.core.protocols.protocol import (
@@ -27,7 +27,7 @@ _MODEL = "/v1/models/{target:str}"
 
 def v1_inference(summary: str, **fields: Any) -> Endpoint:
     """Return an endpoint of a model that takes instances."""
-    return infer_endpoint(_MODEL, summary, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"), **fields)
+    return infer_endpoint(_MODEL, summary, body=WireRequest, media_types=("image/*",), **fields)
 
 
 class KServeV1(HttpProtocol):

@@ -33,7 +33,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     name: str
 
-    def body_path(self, subpath: str, _: str = "") -> str:
+    def body_path(self, subpath: str) -> str:
         """Return the path in the body for the path `subpath` within the neutral input, which has no parameters."""
         return _value_path(self.root, self.name, self._indices(subpath) if subpath.startswith("data[") else "")
 

@@ -48,7 +48,7 @@ def test_example_output_matches_the_page(server: ServerProcess, script: str, kin
 
 
 def test_all_examples_of_the_page_are_run() -> None:
-    assert len(EXAMPLES) == PAGE.count("```sh\n") == 8
+    assert len(EXAMPLES) == PAGE.count("```sh\n") == 7
 
 
 def test_cases_named_in_the_table_of_differences_exist() -> None:

@@ -133,7 +133,7 @@ def test_image_bytes_round_trip_in_every_form(data: bytes, form: str) -> None:
     parsed = read(instance)
     assert binary(parsed) == data
     assert parsed.tensor.name == "image"
-    assert parsed.body_path("data[0]", "parameters") == ".".join(["inputs[3]", *form.split()])
+    assert parsed.body_path("data[0]") == ".".join(["inputs[3]", *form.split()])
 
 
 @pytest.mark.parametrize("name", ["text", "prompt", "question", TEXT])
@@ -147,7 +147,7 @@ def test_texts_round_trip_in_every_form(name: str, value: str) -> None:
     ):
         parsed = read(instance, TEXT)
         assert text(parsed) == value
-        assert parsed.body_path("data[0]", "parameters") == path
+        assert parsed.body_path("data[0]") == path
 
 
 @pytest.mark.parametrize(
@@ -182,19 +182,19 @@ def test_pixel_rows_become_a_tensor() -> None:
         assert isinstance(parsed.tensor, Tensor)
         assert parsed.tensor.datatype is Datatype.UINT8
         assert parsed.tensor.data.tolist() == [[1, 2], [3, 4]]
-        assert parsed.body_path("data[1][0]", "parameters") == f"{base_path}[1][0]"
+        assert parsed.body_path("data[1][0]") == f"{base_path}[1][0]"
         for field in ("data", "shape", "datatype"):
-            assert parsed.body_path(field, "parameters") == base_path
-        assert parsed.body_path("", "parameters") == "inputs[3]"
+            assert parsed.body_path(field) == base_path
+        assert parsed.body_path("") == "inputs[3]"
 
 
 def test_parameter_errors_name_their_path() -> None:
     parsed = read({"b64": "", "prompt": "a", "parameters": {"top_k": 1, "labels": ["a"]}})
-    assert parsed.body_path("parameters.top_k", "data.parameters") == "inputs[3].parameters.top_k"
-    assert parsed.body_path("parameters.labels[0]", "data.parameters") == "inputs[3].parameters.labels[0]"
-    assert parsed.body_path("parameters.seed", "data.parameters") == "data.parameters.seed"
-    assert parsed.body_path("parameters.prompts[0]", "data.parameters") == "inputs[3].prompt[0]"
-    assert read("").body_path("parameters.prompts", "parameters") == "parameters.prompts"
+    assert parsed.body_path("parameters.top_k") == "inputs[3].parameters.top_k"
+    assert parsed.body_path("parameters.labels[0]") == "inputs[3].parameters.labels[0]"
+    assert parsed.body_path("parameters.seed") == "parameters.seed"
+    assert parsed.body_path("parameters.prompts[0]") == "inputs[3].prompt[0]"
+    assert read("").body_path("parameters.prompts") == "parameters.prompts"
 
 
 def test_parameters_are_passed_to_the_tensor() -> None:
