@@ -72,7 +72,7 @@ def output_parameters(parameters: Mapping[str, object], /) -> Mapping[str, objec
 
 
 class RequestMetadata:
-    """The metadata of the inputs of a request, which nobody has read yet.
+    """The metadata of the inputs of a request, parsed at its first use.
 
     Args:
         values: the metadata of each input that has any, by its index.

@@ -171,7 +171,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     operations: Sequence[api.Endpoint] = ()  # their descriptions for OpenAPI
     # Returns the response to ``/`` for browsers; of several plugins, that of the last one by name is used.
     home: Callable[[api.HttpRequest], api.Response[Any]] | None = None
-    costly_prefixes: Sequence[str] = ()  # of paths where GET may be long or endless, so that HEAD is refused
+    costly_prefixes: Sequence[str] = ()  # of paths where GET may be long or endless, so that HEAD is rejected
     # The views of the page that this server has, by id; each with the function that returns its data, or None.
     views: Mapping[str, Callable[[], object] | None] = {}
     # Entered before the first request, and left after the last one.

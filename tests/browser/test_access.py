@@ -29,36 +29,36 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]
 
 @contextmanager
 def open_with_key(browser: Browser, url: str, key: str) -> Generator[tuple[Page, list[str]]]:
-    """Open the page with `key` as password; yield it with the URLs that were refused."""
+    """Open the page with `key` as password; yield it with the URLs that were rejected."""
     context = browser.new_context(http_credentials={"username": "anybody", "password": key})
     page = context.new_page()
-    refused: list[str] = []
-    page.on("response", lambda response: refused.append(response.url) if response.status in (401, 403) else None)
+    rejected: list[str] = []
+    page.on("response", lambda response: rejected.append(response.url) if response.status in (401, 403) else None)
     try:
         page.goto(url)
-        yield page, refused
+        yield page, rejected
     finally:
         context.close()
 
 
 def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: ServerProcess) -> None:
     url = server.address
-    with open_with_key(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, refused):
+    with open_with_key(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, rejected):
         expect(page.get_by_text("yellow circle").first).to_be_visible()
         page.goto(f"{url}/#request?model=detector&protocol=grpc")
         page.goto(f"{url}/#models")
         page.get_by_role("button", name="Reload detector").click()
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
-        assert set(refused) <= {f"{url}/"}
+        assert set(rejected) <= {f"{url}/"}
 
 
 def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, server: ServerProcess) -> None:
-    with open_with_key(browser, f"{server.address}/#models", "key-of-the-screen") as (page, refused):
+    with open_with_key(browser, f"{server.address}/#models", "key-of-the-screen") as (page, rejected):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("link", name="Try detector")).to_be_visible()
         for action in ("Reload", "Unload"):
             expect(page.get_by_role("button", name=f"{action} detector")).to_have_count(0)
-        assert set(refused) <= {f"{server.address}/"}
+        assert set(rejected) <= {f"{server.address}/"}
 
 
 def test_copied_commands_read_the_key_from_the_environment(
@@ -80,6 +80,6 @@ def test_copied_commands_read_the_key_from_the_environment(
 
 
 def test_page_is_rejected_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:
-    with open_with_key(browser, server.address, "wrong") as (page, refused):
+    with open_with_key(browser, server.address, "wrong") as (page, rejected):
         expect(page.get_by_text("The key is not known here")).to_be_visible()
-        assert refused
+        assert rejected

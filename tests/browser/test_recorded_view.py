@@ -36,7 +36,7 @@ def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:
-    """Start a server that recorded 3 detections in the north, 2 classifications in the south and 1 refusal."""
+    """Start a server that recorded 3 detections in the north, 2 classifications in the south and 1 rejection."""
     folder = tmp_path_factory.mktemp("recorded")
     arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
     with (

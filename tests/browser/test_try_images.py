@@ -125,12 +125,12 @@ def test_answers_of_all_images_are_saved(browser: Browser, server: str, folder: 
 def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=classifier", expect_errors=True) as page:
         expect_findings(page, 20)
-        refused: list[str] = []
+        rejected: list[str] = []
 
         def reject_once(route: Route) -> None:
-            # Refuse the first request as an overloaded server does.
-            if not refused:
-                refused.append("once")
+            # Reject the first request as an overloaded server does.
+            if not rejected:
+                rejected.append("once")
                 route.fulfill(status=429, json={"error": "Too many requests are waiting"})
             else:
                 route.continue_()
@@ -138,7 +138,7 @@ def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: st
         page.route("**/infer", reject_once)
         page.get_by_label("Choose files").set_input_files([IMAGES / "shape.jpg", IMAGES / "scene.jpg"])
         expect(page.get_by_text("2 answered in")).to_be_visible()
-        assert refused == ["once"]
+        assert rejected == ["once"]
 
 
 def test_many_images_are_shown_in_parts_and_can_be_stopped(browser: Browser, server: str, tmp_path: Path) -> None:

@@ -48,4 +48,4 @@ def raised_error(kind: type[Exception], call: Callable[..., object], *arguments:
         call(*arguments, **named)
     except kind as error:
         return error
-    raise AssertionError(f"{call} was not refused")
+    raise AssertionError(f"{call} was not rejected")

@@ -12,7 +12,7 @@ import numpy as np
 def main(folder: str) -> None:
     """Write dataeval.npz beside the images.npz of each model below `folder`, with boxes in pixels.
 
-    Models whose images dataeval refuses, or turns to grey in its own way, are left out.
+    Models whose images dataeval rejects, or turns to grey in its own way, are left out.
     """
     models: Any = importlib.import_module("dataeval.models")
     for file in sorted(Path(folder).glob("*/images.npz")):

@@ -12,7 +12,7 @@ from tests.support.servers.grpc_server import build_engine
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_CASES)
-def test_answers_and_refusals_are_observed(protocol: str) -> None:
+def test_responses_and_rejections_are_observed(protocol: str) -> None:
     case, observer = PROTOCOL_CASES[protocol], EventRecorder()
     model = case.image_model
     headers = {"content-type": case.media_type, "x-request-id": "mine"}
@@ -21,14 +21,14 @@ def test_answers_and_refusals_are_observed(protocol: str) -> None:
             path, body = case.encode(case.infer(name, [IMAGE], {}))
             client.post(path, content=body, headers=headers)
         for path in case.observed:
-            refused = client.post(path, content=b"no gzip", headers={**headers, "content-encoding": "gzip"})
-            assert refused.status_code == 400
-    answered, unknown, *refusals = observer.events
+            rejected = client.post(path, content=b"no gzip", headers={**headers, "content-encoding": "gzip"})
+            assert rejected.status_code == 400
+    answered, unknown, *rejections = observer.events
     assert (answered.model_name, answered.outcome, answered.batch_size) == (model, None, 1)
     # Over Chariot's protocols a server with one model answers for every name.
     assert unknown.outcome is (None if protocol.startswith("chariot") else ErrorKind.MODEL_NOT_FOUND)
-    assert [(event.model_name, event.outcome) for event in refusals] == [
+    assert [(event.model_name, event.outcome) for event in rejections] == [
         (model, ErrorKind.INVALID_REQUEST) for _ in case.observed
     ]
-    assert all("Content-Encoding" in event.error for event in refusals)
+    assert all("Content-Encoding" in event.error for event in rejections)
     assert {(event.protocol, event.request_id) for event in observer.events} == {(protocol, "mine")}

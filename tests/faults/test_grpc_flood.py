@@ -78,5 +78,5 @@ def test_burst_over_one_connection_is_not_taken_for_a_flood(server: ServerProces
         assert call(REQUEST, timeout=60)
         calls = [call.future(REQUEST, timeout=60) for _ in range(BURST)]
         outcomes = Counter(future.code().name for future in calls)
-    # The full queue of the server refuses calls with the time of a retry.
+    # The full queue of the server rejects calls with the time of a retry.
     assert outcomes.keys() <= {"OK", "RESOURCE_EXHAUSTED"}

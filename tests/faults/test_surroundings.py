@@ -130,7 +130,7 @@ def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None
         assert response.status_code == 503
         assert "could not be recorded" in response.json()["error"]
         ready = client.get("/ready")
-        assert ready.status_code == 503, "requests would be refused"
+        assert ready.status_code == 503, "requests would be rejected"
         assert "could not be recorded" in ready.json()["error"]
         assert client.get("/v2/health/ready").status_code == 503
         assert client.get("/health").status_code == 200

@@ -47,7 +47,7 @@ RAW: dict[str, tuple[bytes, int]] = {
         b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1:99999\r\nConnection: close\r\n\r\n",
         404,
     ),
-    "refused while it waits to go on": (
+    "rejected while it waits to go on": (
         b"POST /v2/models/detector/infer HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         400,

@@ -133,7 +133,7 @@ def _grps_tensor(x: float) -> dict[str, Any]:
 
 
 def _value(answer: httpx.Response) -> float | None:
-    """Return the only number of an answer, or None for a refusal."""
+    """Return the only number of an answer, or None for a rejection."""
     assert answer.status_code in (200, 404, 503), answer.text
     if answer.status_code != 200:
         return None

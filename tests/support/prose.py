@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 DIALECT = (
     "told", "tells", "nobody", "whoever", "somebody", "anew", "so many", "as many as", "that is none", "what is none",
     "of which", "at length", "in hand", "lest", "not to be", "is to be", "are to be", "picture", "pictures",
+    "refuse", "refuses", "refused", "refusing", "refusal", "refusals",
 )  # fmt: skip
 MAX_WORDS = 25
 
@@ -28,9 +29,11 @@ _NAME_DIALECT = re.compile(
     r"^each$|(?:^|_)(told|tells|nobody|whoever|somebody|anew|lest|picture|pictures)(?:_|$)", re.IGNORECASE
 )
 _ALLOWED = re.compile(
-    r"(in the|the red|Describe the|in\" the)\s+picture|dog\. picture|pictures: answers\.map", re.IGNORECASE
+    r"(in the|the red|Describe the|in\" the)\s+picture|dog\. picture|pictures: answers\.map"
+    r"|connections?\s+refused|access refused|[`\"]refused[`\"]|\"refusal\"",
+    re.IGNORECASE,
 )
-"""Prompts for models, whose wording is data, and a key of the page's JSON export."""
+"""Prompts for models, whose wording is data, a key of the page's JSON export, and names that logs and OpenAI have."""
 _FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])[\"')*]*\s+")
 _SKIPPED = ("fixtures/images", "fixtures/models", "fixtures/wire", "LICENSE", "CHANGELOG.md", "tests/support/prose.py",

@@ -25,7 +25,7 @@ class ProtocolCase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         infer: build an inference with a model, images or texts in base64, and parameters.
         tensors: build an inference of `echo-fp32` with this number of elements; None if JSON cannot carry tensors.
-        observed: paths of inferences by the model `detector`, whose refusals observers must see.
+        observed: paths of inferences by the model `detector`, whose rejections observers must see.
         permissions: the permission of each route on the main port.
         read_error: check the body of an error with its status, and return its message.
         media_type: media type of an inference.

@@ -57,7 +57,7 @@ class Engine(Readiness):
         limits: limits on one request.
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
-        queue_limits: limits on waiting requests; requests beyond them are refused at once.
+        queue_limits: limits on waiting requests; requests beyond them are rejected at once.
 
     Attributes:
         admission: counts the inferences that run, wait, arrive or stream, without those of other lanes.
@@ -215,7 +215,7 @@ class Engine(Readiness):
         return Background(name, max_waiting, max_bytes, may_run=may_run, **options)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
-        """Return the error of one more request that would be refused now, before its body is read; None otherwise.
+        """Return the error of one more request that would be rejected now, before its body is read; None otherwise.
 
         Without a model name, only the limits that are the same for all models are checked.
         """
@@ -223,7 +223,7 @@ class Engine(Readiness):
         return self.admission.overload(queue)
 
     def report_rejected(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
-        """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
+        """Record and report a request that was rejected before its work. Return `error` for the caller to raise."""
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         context.failure = error
@@ -232,7 +232,7 @@ class Engine(Readiness):
         return error
 
     def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
-        """Report requests that were refused before they were read, without recording them."""
+        """Report requests that were rejected before they were read, without recording them."""
         self._executor.report_rejected_unread(context, error)
 
     def start_drain(self) -> None:

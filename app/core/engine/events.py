@@ -39,7 +39,7 @@ class RecordSink(Protocol):
         ...
 
     def record(self, context: RequestContext, /) -> "Future[None] | None":
-        """Submit one inference or refusal for recording, without blocking.
+        """Submit one inference or rejection for recording, without blocking.
 
         Returns:
             A future that completes when it is recorded, or fails with the `InferenceError` that the client gets instead

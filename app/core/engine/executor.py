@@ -52,7 +52,7 @@ class Executor:
         self._record_sink = record_sink or self._record_sink
 
     def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
-        """Report requests that were refused before they were read. They are not recorded."""
+        """Report requests that were rejected before they were read. They are not recorded."""
         context.failure = error
         context.finish()
         self._observers.add(context)

@@ -72,7 +72,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         postprocess_ns: nanoseconds for thresholds, filters and order.
         queue: nanoseconds that the request waited for a worker.
         total: nanoseconds from arrival to the end, including the wait. For observers it includes the time of recording.
-        count: number of requests in this context: refusals before a body is read are reported together.
+        count: number of requests in this context: rejections before a body is read are reported together.
     """
 
     protocol: str
@@ -146,7 +146,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
             raise error
 
     def start_work(self) -> None:
-        """Set the time at which a worker starts. Refuse a request that has waited too long, before any work.
+        """Set the time at which a worker starts. Reject a request that has waited too long, before any work.
 
         Raise OVERLOADED.
         """

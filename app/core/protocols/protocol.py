@@ -173,7 +173,7 @@ class ModelReady(msgspec.Struct, frozen=True):
 
 @contextmanager
 def report_rejections(engine: Engine, context: RequestContext, model_name: str = "") -> Generator[None]:
-    """Report an error inside the block: it refuses the request before the work on it starts."""
+    """Report an error inside the block: it rejects the request before the work on it starts."""
     try:
         yield
     except InferenceError as error:

@@ -58,7 +58,7 @@ class AccessSettings:
     tokens."""
 
     burst: Annotated[PositiveInt | None, environment("CHARIOTEER_BURST")] = None
-    """Requests that a client may send at once after a pause; by default as many as in one second."""
+    """Requests that a client may send at once after a pause; by default the requests of one second."""
 
     insecure: Annotated[bool, environment("CHARIOTEER_INSECURE", show=True)] = False
     """Whether to listen on a public address without authentication, because a proxy or service mesh authenticates

@@ -180,7 +180,7 @@ def _measure_recordings(
 def _choose_inferences(
     reader: "RecordingReader", source: str, options: "ImageOptions", skipped: Counter[str]
 ) -> Mapping[str, "RecordedInference"]:
-    """Return answered requests of images by id, at most as many as the options say. Raise DriftError without any."""
+    """Return answered requests of images by id, at most the number in the options. Raise DriftError without any."""
     from app.plugins.recording.query.reader import default_reason, is_folder_of_parts
 
     query = InferenceQuery(

@@ -119,7 +119,7 @@ def _polygons_of(rings: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.fl
 def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mapping[str, object]:
     """Return the rectangle with the corner about which Label Studio turns it, clockwise with y down.
 
-    Each of the corners describes the same rectangle. The one that lies in the image is the best: Label Studio refuses
+    Each of the corners describes the same rectangle. The one that lies in the image is the best: Label Studio rejects
     numbers above 100.
     """
     candidates: list[dict[str, float]] = []

@@ -80,7 +80,7 @@ class Inferences:
         self._lane = Background("queries of recordings", _MAX_WAITING, threads=_THREADS)
         self._refused = Counter(
             "charioteer_queries_refused",
-            "Queries of recordings that were refused because too many were in flight.",
+            "Queries of recordings that were rejected because too many were in flight.",
             registry=metrics or CollectorRegistry(),
         )
         self._reader: RecordingReader | None = None

@@ -51,7 +51,7 @@ class RecordingMetrics:
         self._recorded = counter("charioteer_recording_recorded", "Inferences that were recorded.")
         self._dropped = counter(
             "charioteer_recording_dropped",
-            "Requests that were not recorded. With acknowledgement, they were refused.",
+            "Requests that were not recorded. With acknowledgement, they were rejected.",
             ("reason",),
         )
         self._failures = counter("charioteer_recording_failures", "Times that the store failed.", ("fault",))

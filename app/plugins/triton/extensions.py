@@ -1,4 +1,4 @@
-"""Triton's extensions: model configuration, repository, statistics; and refusals of those that this server lacks."""
+"""Triton's extensions: model configuration, repository, statistics; and rejections of those that this server lacks."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -58,7 +58,7 @@ class _IndexEntry(msgspec.Struct, frozen=True):
 
 
 def endpoints(engine: Engine) -> Sequence[Endpoint]:
-    """Return the endpoints to configure, list, load and unload models, for statistics, and of refusals."""
+    """Return the endpoints to configure, list, load and unload models, for statistics, and of rejections."""
 
     async def index(request: HttpRequest) -> object:
         body = await read_body(request, engine)

@@ -102,9 +102,9 @@ def test_hostile_folder_is_rejected_and_other_models_are_served(tmp_path: Path, 
             content(hostile / name)
     models = {source.name: source for source in find_models(ModelOptions(model_repository=tmp_path / "models"))}
     assert load(models["good"]).description.platform == "onnx"
-    with pytest.raises(ModelError, match=message) as refused:
+    with pytest.raises(ModelError, match=message) as rejected:
         load(models["hostile"])
-    assert "sesame" not in str(refused.value)
+    assert "sesame" not in str(rejected.value)
     assert not (hostile.parent / "ran").exists()
 
 

@@ -248,9 +248,9 @@ def test_unusable_signing_keys_reject_every_model(folder: Path, tmp_path: Path) 
     damaged = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
     for content in ("", "no key", private, elliptic, elliptic + key.read_text(), damaged):
         broken.write_text(content)
-        with pytest.raises(ModelError, match=r"broken\.pem") as refused:
+        with pytest.raises(ModelError, match=r"broken\.pem") as rejected:
             load_model(folder, key=broken)
-        assert private.splitlines()[1] not in str(refused.value)
+        assert private.splitlines()[1] not in str(rejected.value)
     with pytest.raises(ModelError, match=r"nowhere\.pem cannot be read"):
         load_model(folder, key=tmp_path / "nowhere.pem")
 
@@ -269,8 +269,8 @@ def test_load_request_checks_the_manifest_and_keeps_the_served_version(folder: P
     request = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
     with TestClient(app_with_sources(discover_models(), load, discover=discover_models)) as client:
         add_a_file(folder)
-        refused = client.post("/v2/repository/models/halves/load")
-        assert refused.status_code == 503
+        rejected = client.post("/v2/repository/models/halves/load")
+        assert rejected.status_code == 503
         assert client.post("/v2/models/halves/infer", json=request).json()["outputs"][0]["data"] == [2.5]
         write_manifest(folder)
         assert client.post("/v2/repository/models/halves/load").status_code == 200

@@ -1,4 +1,4 @@
-"""The engine: every request is answered or refused, and observed exactly once, also when the engine stops."""
+"""The engine: every request is answered or rejected, and observed exactly once, also when the engine stops."""
 
 import asyncio
 import gc

@@ -92,7 +92,7 @@ def test_tls_before_1_2_is_rejected(server: HttpTestServer, authority: Certifica
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-        # Otherwise the client's OpenSSL refuses this version itself.
+        # Otherwise the client's OpenSSL rejects this version itself.
         context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises(OSError):
         connect_tls(server, context)
@@ -181,7 +181,7 @@ def test_client_ca_requires_a_valid_client_certificate(
             connection.sendall(LAST)
             assert parse_responses(read_until_closed(connection))[0][0] == 200
         for client_certificate in rejected_certificates:
-            # With TLS 1.3, the client sees the refusal when it reads.
+            # With TLS 1.3, the client sees the rejection when it reads.
             with pytest.raises(OSError), connect_tls(server, authority.context(client_certificate)) as connection:  # noqa: PT012
                 connection.sendall(LAST)
                 if not connection.recv(1):

@@ -134,8 +134,8 @@ def test_busy_server_is_asked_again_and_a_bad_image_is_a_row(tmp_path: Path) -> 
         options = ("--candidate-labels", "cat", "--parameter", "tile=640")
         assert run(images, tmp_path / "out", *arguments, *options)[0] == 0
     found = rows(tmp_path / "out")
-    refused = found.pop("0/bad.jpg")
-    assert (refused["error"], refused["message"]) == ("invalid_request", "HTTP 400: no")
+    rejected = found.pop("0/bad.jpg")
+    assert (rejected["error"], rejected["message"]) == ("invalid_request", "HTTP 400: no")
     assert {row["records"] for row in found.values()} == {json.dumps([DETECTION], separators=(",", ":"))}
     assert {(row["task_type"], row["parameters"], row["image_width"]) for row in found.values()} == {
         ("OBJECT_DETECTION", '{"tile":640,"candidate_labels":["cat"],"score_threshold":0.25}', 640)

@@ -124,7 +124,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
         with pytest.raises(ServerUnavailableError, match="refused"):
             client(b"image", {})
         assert 290 < sum(delays) < 310
-        assert {*reasons} == {"http://engine/v2/models/m-m/infer: refused"}
+        assert {*reasons} == {"http://engine/v2/models/m-m/infer: rejected"}
         with pytest.raises(InferenceClientError, match="infer: ReadTimeout"):
             client(b"image", {})
 

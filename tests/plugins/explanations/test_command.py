@@ -87,8 +87,8 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
     arguments = ("explain", SHAPE, "--model", model, "--allow-code")
     completed = charioteer(*arguments)
     assert json.loads(completed.stdout) == {"height": 320}, completed.stderr
-    refused = charioteer(*arguments, "--draw", tmp_path / "map.png")
-    assert "--draw draws a heat map" in refused.stderr
+    rejected = charioteer(*arguments, "--draw", tmp_path / "map.png")
+    assert "--draw draws a heat map" in rejected.stderr
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_time_limit_stops_sampling() -> None:
 def test_request_deadline_stops_sampling_in_time_for_the_response() -> None:
     observer = EventRecorder()
     with running(sleeping(0.5), observer) as engine:
-        # The engine refuses a response after the deadline.
+        # The engine rejects a response after the deadline.
         _, explanations = asyncio.run(explain_slowly(engine, 2000, new_context(timeout=20)))
     ((image_explanations,),) = explanations
     assert 0 < image_explanations[0].samples < 2000

@@ -136,8 +136,8 @@ def test_crash_under_load_does_not_affect_other_models(tmp_path: Path) -> None:
             wait_until(lambda: all(200 in codes for codes in statuses.values()))
             hold_file.touch()
             assert infer(server, "mortal", SEGV).status_code == 503
-            refused = httpx.get(f"{server.address}/v2/health/ready", timeout=60)
-            assert (refused.status_code, "signal 11" in refused.text) == (503, True)
+            rejected = httpx.get(f"{server.address}/v2/health/ready", timeout=60)
+            assert (rejected.status_code, "signal 11" in rejected.text) == (503, True)
             assert _health(server) == HealthCheckResponse.NOT_SERVING
             index = httpx.post(f"{server.address}/v2/repository/index", json={}, timeout=60).json()
             (entry,) = [model for model in index if model["name"] == "mortal"]

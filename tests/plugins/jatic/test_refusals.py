@@ -1,4 +1,4 @@
-"""Refuse graphs and metadata files of JATIC_ONNX that contradict each other."""
+"""Reject graphs and metadata files of JATIC_ONNX that contradict each other."""
 
 import json
 from pathlib import Path
@@ -78,9 +78,9 @@ def test_contradiction_is_rejected_at_load_with_the_reason(
     outputs = {name: (base, np.zeros_like(base)) for name, base in options.pop("outputs").items()}
     file = graphs.affine(tmp_path / "model.onnx", outputs, **options)
     write_metadata(tmp_path, content)
-    with pytest.raises(ModelError) as refusal:
+    with pytest.raises(ModelError) as rejection:
         load(graphs.source(file))
-    assert message in str(refusal.value)
+    assert message in str(rejection.value)
 
 
 def test_declared_layout_without_metadata_is_rejected_with_the_file_names(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_observers_see_the_request_with_its_metadata() -> None:
         headers = {"x-request-id": "mine"}
         response = client.post(CHAT, json=speaker(metadata=metadata), headers=headers)
         assert (response.json()["id"], response.headers["x-request-id"]) == ("chatcmpl-mine", "mine")
-        refused = client.post(CHAT, json={**speaker(), "model": "missing"})
+        rejected = client.post(CHAT, json={**speaker(), "model": "missing"})
     event, rejected_event = recorder.events
     assert (event.protocol, event.model_name, event.request_id) == ("openai", "speaker", "mine")
     (read,) = event.metadata.of()
@@ -229,5 +229,5 @@ def test_observers_see_the_request_with_its_metadata() -> None:
     assert event.result is not None
     (sample,) = event.result.samples
     assert [record.answer for record in sample.prediction.records()] == ["a box"]  # type: ignore[attr-defined]
-    assert refused.status_code == 404
+    assert rejected.status_code == 404
     assert (rejected_event.outcome, rejected_event.model_name) == (ErrorKind.MODEL_NOT_FOUND, "missing")

@@ -106,8 +106,8 @@ def test_shared_deployment_answers_over_every_protocol(ray: Ray) -> None:
     v1 = ray.client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0, 2.0]})
     assert v1.json()["predictions"] == [2.5, 3.0]
     assert ray.client.get("/v2/health/ready").status_code == 200
-    refused = ray.client.post("/v2/models/m-detector/infer", json={"inputs": []})
-    assert refused.status_code == 400
+    rejected = ray.client.post("/v2/models/m-detector/infer", json={"inputs": []})
+    assert rejected.status_code == 400
     unknown = ray.client.post("/v2/models/none/infer", json=NUMBERS)
     assert unknown.status_code == 404
     assert "error" in unknown.json()

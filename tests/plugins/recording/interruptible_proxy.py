@@ -24,7 +24,7 @@ class InterruptibleProxy:
         self._listener.close()
 
     def cut(self) -> None:
-        """Close all connections and refuse new ones."""
+        """Close all connections and reject new ones."""
         self._accepting = False
         self._close_all()
 

@@ -30,9 +30,9 @@ def settings(tmp_path: Path) -> RecordingSettings:
 
 
 def rejection(settings: RecordingSettings) -> str:
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as rejected:
         open_recorder(settings, CollectorRegistry())
-    return str(refused.value)
+    return str(rejected.value)
 
 
 def test_recording_is_off_by_default() -> None:

@@ -195,12 +195,12 @@ def test_each_input_has_its_own_tiles_and_images_that_fit_share_one_call() -> No
 
 
 def test_too_many_tiles_are_rejected_with_the_smallest_tile_that_fits() -> None:
-    with pytest.raises(InferenceError) as refused:
+    with pytest.raises(InferenceError) as rejected:
         answer(tiled("box", max_tiles=20), scene(), scene(), tile=SIDE)
-    assert refused.value.kind is ErrorKind.TOO_LARGE
-    assert refused.value.path == "inputs[1].parameters.tile"
-    assert "for this input; the smallest tile that fits is " in refused.value.message
-    fitting = int(refused.value.message.rpartition(" ")[2])
+    assert rejected.value.kind is ErrorKind.TOO_LARGE
+    assert rejected.value.path == "inputs[1].parameters.tile"
+    assert "for this input; the smallest tile that fits is " in rejected.value.message
+    fitting = int(rejected.value.message.rpartition(" ")[2])
     assert len(answer(tiled("box", max_tiles=20), scene(), scene(), tile=fitting + 100).outputs) == 2
     with rejects(path="inputs[0]", kind=ErrorKind.TOO_LARGE):
         answer(tiled("box", max_tiles=3, size=SIDE), scene())
@@ -218,11 +218,11 @@ def test_too_many_tiles_are_rejected_with_the_smallest_tile_that_fits() -> None:
     ],
 )
 def test_invalid_parameters_are_rejected(kind: str, parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(InferenceError) as refused:
+    with pytest.raises(InferenceError) as rejected:
         answer(tiled(kind), scene(), **parameters)
-    assert refused.value.kind is ErrorKind.INVALID_REQUEST
-    assert refused.value.message == message
-    assert refused.value.path.startswith("inputs[0].parameters.")
+    assert rejected.value.kind is ErrorKind.INVALID_REQUEST
+    assert rejected.value.message == message
+    assert rejected.value.path.startswith("inputs[0].parameters.")
 
 
 def test_of_too_many_objects_the_best_are_merged() -> None:

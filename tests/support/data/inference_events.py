@@ -55,7 +55,7 @@ def detection_event(
 def rejected_event(
     kind: ErrorKind = ErrorKind.MODEL_NOT_FOUND, message: str = "Model 'x' is not known"
 ) -> RequestContext:
-    """Return the event of a request that was refused before it was read."""
+    """Return the event of a request that was rejected before it was read."""
     return detection_event(
         model_name="x", model_version="", task_type="", request=None, result=None, outcome=kind, error=message
     )

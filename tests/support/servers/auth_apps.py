@@ -53,7 +53,7 @@ def bearer_header(key: str) -> dict[str, str]:
 
 
 def access_with_keys(folder: Path, metrics: CollectorRegistry | None = None) -> AccessControl:
-    """Return the access rules of `KEYS`. Its clock advances enough between refusals for each to be logged."""
+    """Return the access rules of `KEYS`. Its clock advances enough between rejections for each to be logged."""
     keys = WatchedFile(write_key_file(folder), lambda content: ApiKeys(read_keys(content)), "--api-keys")
     return AccessControl(
         keys, None, RateLimiter(), RejectionLog(metrics or CollectorRegistry(), clock=itertools.count().__next__)

@@ -111,7 +111,7 @@ class GrpcTestClient:
         return message_class(f"inference.{method}Response").FromString(response)
 
     def call_error(self, method: str, request: Any, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
-        """Return the status and the message of a refused call."""
+        """Return the status and the message of a rejected call."""
         try:
             response = self.call(method, request, metadata)
         except grpc.RpcError as error:

@@ -78,7 +78,7 @@ class PostgresServer:
         return subprocess.run(self._command(program, *arguments), capture_output=True)
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        """Return a command of another user than root, which PostgreSQL refuses.
+        """Return a command of another user than root, which PostgreSQL rejects.
 
         The argument `user` of `subprocess` would fork, and a thread of gRPC can abort a forked child.
         """

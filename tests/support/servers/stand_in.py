@@ -80,7 +80,7 @@ def run_otlp_collector(received: list[tuple[str, bytes]]) -> Generator[str]:
 def fake_chariot(answer: Callable[[int, bytes], tuple[int, object]]) -> Generator[str]:
     """Yield the URL of a chariot-v2 server; `answer` returns status and JSON for a number and body.
 
-    Clients that are refused may repeat their request at once.
+    Clients that are rejected may repeat their request at once.
     """
     numbers = itertools.count(1)
 

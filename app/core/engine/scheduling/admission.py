@@ -1,4 +1,4 @@
-"""Admit or refuse requests: limits in total, for each model and for each client, and estimated waits."""
+"""Admit or reject requests: limits in total, for each model and for each client, and estimated waits."""
 
 import math
 import threading
@@ -34,7 +34,7 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
         max_waiting: requests that may wait for a worker.
         max_waiting_each: requests that may wait for one model, unless its settings give a number. By default half of
             `max_waiting` if there is more than one model.
-        max_queue_seconds: a request with a longer estimated wait is refused; None for no limit.
+        max_queue_seconds: a request with a longer estimated wait is rejected; None for no limit.
         request_timeout: seconds that a request may take; clients may ask for less. None for no limit.
         max_each_client: requests and streams of one client that may be in flight; None for no limit.
     """
@@ -146,7 +146,7 @@ class Admission:
             self._arriving.pop(arrival_id, None)
 
     def overload(self, model: str | None) -> InferenceError | None:
-        """Return the error of a request that would be refused after its body has arrived; None if it is admitted.
+        """Return the error of a request that would be rejected after its body has arrived; None if it is admitted.
 
         Without a model, only the limits that are the same for every model are checked.
         """
@@ -216,7 +216,7 @@ class Admission:
         return self._expected_wait(model) if is_limited else None
 
     def _rejection(self, model: str, wait: float | None, deadline: float | None = None) -> InferenceError | None:
-        """Return the error of a request that is refused now; None if it is admitted. `wait` is `_limited_wait`."""
+        """Return the error of a request that is rejected now; None if it is admitted. `wait` is `_limited_wait`."""
         limits, in_flight = self._queue_limits, self._in_flight_by_model.get(model, 0)
         if self.in_flight >= self._workers + limits.max_waiting:
             reason = self._full_message(self.in_flight)

@@ -20,7 +20,7 @@ export function watchConnection(listener) {
   onchange = listener;
 }
 
-export const refusal = (status) => `The server answered with status ${status}`;
+export const failure = (status) => `The server answered with status ${status}`;
 
 // Fetch, or throw ConnectionLost or AbortError. Inferences of the page are trials, which recording keeps apart.
 export async function request(url, options) {
@@ -40,7 +40,7 @@ export async function requestJson(url, options) {
     if (error.name === "AbortError") throw error;
     return {};
   });
-  if (!response.ok) throw new Error(answer.error ?? refusal(response.status));
+  if (!response.ok) throw new Error(answer.error ?? failure(response.status));
   return answer;
 }
 

@@ -1,6 +1,6 @@
 // Images from files, the clipboard, the camera and samples, upright as the server decodes them.
 
-import { refusal, request } from "./connection.js";
+import { failure, request } from "./connection.js";
 
 // What the server says about an image; `details` is its own sentence if this one replaces it.
 export class ImageError extends Error {
@@ -22,7 +22,7 @@ export async function readImage(blob, name) {
   const response = await request(new URL("preview", import.meta.url), { method: "POST", headers, body: blob });
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
-    throw new ImageError(name, answer.error ?? refusal(response.status));
+    throw new ImageError(name, answer.error ?? failure(response.status));
   }
   // The preview may be smaller than the image.
   const [width, height] = response.headers.get("image-size").split("x").map(Number);

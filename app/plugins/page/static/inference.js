@@ -1,6 +1,6 @@
 // Run inference: build the request of a protocol, send it, read the answer.
 
-import { refusal, request } from "./connection.js";
+import { failure, request } from "./connection.js";
 import { base64Of } from "./images.js";
 import { PROTOCOLS } from "./protocols.js";
 import { bodyText } from "./request_parts.js";
@@ -16,7 +16,7 @@ const PLACE = /^inputs\[0\](\.data\[0\])?: /;
 
 // An error response of the server; `details` is what it answered.
 class InferenceFailure extends Error {
-  constructor({ status, text: body }, sentence = parseJson(body)?.error ?? refusal(status)) {
+  constructor({ status, text: body }, sentence = parseJson(body)?.error ?? failure(status)) {
     // OpenAI's errors are objects.
     const message = sentence.message ?? sentence;
     super(message.replace(PLACE, ""));

@@ -101,7 +101,7 @@ export function open(main, tools) {
 }
 
 const NO_USAGE = { requests: 0, errors: 0, latency: 0 };
-// The reasons of models that nobody wants to be loaded.
+// The reasons of models that should not be loaded.
 const NOT_LOADED = ["not loaded", "unloaded"];
 const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 

@@ -36,11 +36,11 @@ def overload(workload: Workload, seconds: float) -> Section:
         f"The medium model and the VGA image over {CONNECTIONS} connections. Capacity is what four connections "
         "reach in a closed loop, measured before each row. Each row offers a multiple of it. In the closed loop, "
         "every connection sends again at once and ignores `Retry-After`. Unsent requests found no idle connection, "
-        "because the server does not read refused ones for a while. If other programs share the machine, the share "
+        "because the server does not read rejected ones for a while. If other programs share the machine, the share "
         "of server CPU is steadier than the ratio of the rates."
     )
     columns = ["server", "offered", "capacity, 1/s", "goodput / capacity", "share of server CPU"]
-    columns += ["refused, 1/s", "unsent, 1/s", "lost"]
+    columns += ["rejected, 1/s", "unsent, 1/s", "lost"]
     return Section(title="Overload", about=about, columns=columns, rows=rows)
 
 
@@ -55,16 +55,16 @@ def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> l
         capacity, cost = measure(server, request, 4, seconds)
         rate = factor * capacity.rate
         overloaded, overloaded_cost = measure(server, request, CONNECTIONS, seconds, rate)
-        answered, refused = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
+        answered, rejected = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
         rows.append(
             [
                 f"{factor} x" if factor else "closed loop",
                 capacity.rate,
                 overloaded.rate / capacity.rate,
                 cost / overloaded_cost,
-                refused / overloaded.seconds,
+                rejected / overloaded.seconds,
                 overloaded.unsent / overloaded.seconds,
-                sum(overloaded.statuses.values()) - answered - refused,
+                sum(overloaded.statuses.values()) - answered - rejected,
             ]
         )
     return rows

@@ -86,14 +86,14 @@ def test_exception_of_a_model_is_model_failed_with_its_cause() -> None:
 
 
 def test_inference_error_of_a_model_is_not_wrapped() -> None:
-    refusal = invalid("Too dark", "inputs[0]")
+    rejection = invalid("Too dark", "inputs[0]")
 
     def reject(items: Sequence[DetectionInput]) -> Sequence[Detections]:
-        raise refusal
+        raise rejection
 
     with pytest.raises(InferenceError) as caught:
         run_servable(reject, images("a", 40))
-    assert caught.value is refusal
+    assert caught.value is rejection
 
 
 def test_model_is_not_called_if_an_input_is_invalid() -> None:

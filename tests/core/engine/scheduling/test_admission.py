@@ -47,7 +47,7 @@ def admission_of(
 
 
 def admitted_requests(admission: Admission, model: str = "a", info: RequestContext | None = None) -> int:
-    """Return how many of 110 requests for a model are admitted before one is refused."""
+    """Return how many of 110 requests for a model are admitted before one is rejected."""
     for count in range(110):
         try:
             admission.acquire(info or request_info(), model, None)

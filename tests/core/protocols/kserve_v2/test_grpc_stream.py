@@ -52,8 +52,8 @@ def test_requests_of_a_stream_share_no_response_headers() -> None:
 
 
 def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
-    refused = [number_request([1], model="missing", id="a"), image_request("failing", id="b")]
-    items = list(peer.stream([*refused, number_request([1], id="c")]))
+    rejected = [number_request([1], model="missing", id="a"), image_request("failing", id="b")]
+    items = list(peer.stream([*rejected, number_request([1], id="c")]))
     assert [bool(item.error_message) for item in items] == [True, True, False]
     assert "missing" in items[0].error_message
     assert [item.infer_response.id for item in items] == ["a", "b", "c"]

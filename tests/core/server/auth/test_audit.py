@@ -1,4 +1,4 @@
-"""Log lines about clients: refusals, inferences and admin requests."""
+"""Log lines about clients: rejections, inferences and admin requests."""
 
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ def test_rejections_are_counted_and_logged_without_the_key(tmp_path: Path) -> No
         client.get("/metrics", headers=bearer_header("wrong-key"))
         client.get("/metrics?key=wrong-key", headers=bearer_header(INFER_KEY))
         client.get("/metrics")
-    refusals = [(line["reason"], line["what"], line.get("client")) for line in logs]
-    assert refusals == [
+    rejections = [(line["reason"], line["what"], line.get("client")) for line in logs]
+    assert rejections == [
         ("unknown", "GET /metrics", None),
         ("permission", "GET /metrics", "camera"),
         ("missing", "GET /metrics", None),
@@ -125,10 +125,10 @@ def test_log_lines_of_unauthenticated_requests_are_sampled(tmp_path: Path) -> No
         for _ in range(20):
             assert client.post("/grps/v1/health/offline", headers=bearer_header(READ_KEY)).status_code == 403
     audits = [line["client"] for line in logs if line["event"] == "audit"]
-    refusals = [line for line in logs if line["event"] == "access refused"]
+    rejections = [line for line in logs if line["event"] == "access refused"]
     assert audits.count("screen") == 20
-    assert 10 <= audits.count("anonymous") <= len(refusals) < 40
-    assert refusals[0]["request_id"] == "r-9"
+    assert 10 <= audits.count("anonymous") <= len(rejections) < 40
+    assert rejections[0]["request_id"] == "r-9"
 
 
 def test_long_names_are_truncated_in_audit_lines(client: TestClient[Litestar]) -> None:

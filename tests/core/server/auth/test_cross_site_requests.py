@@ -46,8 +46,8 @@ def test_listed_origin_passes_preflight_and_reads_responses(cors_client: TestCli
     cross_site = {"Origin": LISTED, "Sec-Fetch-Site": "cross-site"}
     response = cors_client.post(INFERENCE, json=inference_body(), headers={**cross_site, **bearer_header(INFER_KEY)})
     assert (response.status_code, response.headers["access-control-allow-origin"]) == (200, LISTED)
-    refused = cors_client.post("/grps/v1/health/online", headers={**cross_site, "Content-Type": "text/plain"})
-    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, LISTED)
+    rejected = cors_client.post("/grps/v1/health/online", headers={**cross_site, "Content-Type": "text/plain"})
+    assert (rejected.status_code, rejected.headers["access-control-allow-origin"]) == (401, LISTED)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_image_tag_on_another_site_cannot_take_the_server_offline(tmp_path: Path
     # GRPS serves this path for GET too.
     path = "/grps/v1/health/offline"
     for site in ("cross-site", "same-site"):
-        refused = client.get(path, headers={**bearer_header(OWNER_KEY), "Sec-Fetch-Site": site})
-        assert (refused.status_code, refused.json()["status"]["code"]) == (403, 403)
+        rejected = client.get(path, headers={**bearer_header(OWNER_KEY), "Sec-Fetch-Site": site})
+        assert (rejected.status_code, rejected.json()["status"]["code"]) == (403, 403)
     # Without TLS, browsers omit Sec-Fetch-Site for other machines but send the stored password.
     assert client.get(path, auth=("anybody", OWNER_KEY)).status_code == 403
     assert engine.online

@@ -82,7 +82,7 @@ def test_call_without_a_valid_key_is_unauthenticated(peer: GrpcTestClient, metad
 def test_rejected_call_is_logged_with_its_address(peer: GrpcTestClient) -> None:
     with structlog.testing.capture_logs() as logs:
         peer.call_error("ModelInfer", infer(), [*bearer("wrong"), ("x-request-id", "r-5")])
-        # The line may be written after the refusal is sent; this call waits for it.
+        # The line may be written after the rejection is sent; this call waits for it.
         peer.call("ServerLive")
     (line,) = logs
     assert (line["event"], line["reason"], line["address"]) == ("access refused", "unknown", "127.0.0.1")
@@ -95,7 +95,7 @@ def test_call_without_permission_is_rejected_with_both_permissions_named(peer: G
 
 
 def test_unauthenticated_call_is_rejected_before_its_message_is_read(peer: GrpcTestClient) -> None:
-    """Send a message over the size limit: the refusal is about the key, not about the size."""
+    """Send a message over the size limit: the rejection is about the key, not about the size."""
     call = peer.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
     with raises_status(UNAUTHENTICATED):
         call(b"\0" * 1_900_000, timeout=30)
@@ -181,7 +181,7 @@ def audited(peer: GrpcTestClient, method: str, data: bytes, metadata: Metadata) 
     with structlog.testing.capture_logs() as logs:
         with suppress(grpc.RpcError):
             peer.call_bytes(method, data, metadata)
-        # A refusal is sent before its line is written; this call waits for the line.
+        # A rejection is sent before its line is written; this call waits for the line.
         peer.call("ServerLive")
     (line,) = [line for line in logs if line["event"] == "audit"]
     return dict(line)
@@ -204,8 +204,8 @@ def test_admin_calls_are_audited_with_client_and_outcome(peer: GrpcTestClient, m
     expected = {"event": "audit", "log_level": "info", "action": action, "model": model, "address": "127.0.0.1"}
     assert line == {**expected, "outcome": "ok", "status": "OK", "client": "operator", "request_id": "r-7"}
     # The message of an unauthenticated client is not read.
-    refused = ((INFER_KEY, "PERMISSION_DENIED", "camera", model), ("wrong", "UNAUTHENTICATED", "anonymous", ""))
-    for key, status, name, read_model in refused:
+    rejected = ((INFER_KEY, "PERMISSION_DENIED", "camera", model), ("wrong", "UNAUTHENTICATED", "anonymous", ""))
+    for key, status, name, read_model in rejected:
         line = audited(peer, method, data, bearer(key))
         line.pop("request_id")
         assert line == {**expected, "outcome": "refused", "status": status, "client": name, "model": read_model}

@@ -1,4 +1,4 @@
-"""A server process with authentication on all ports, and one that refuses to start."""
+"""A server process with authentication on all ports, and one that rejects to start."""
 
 import http.client
 from collections.abc import Generator

@@ -28,8 +28,8 @@ def test_responses_of_a_kilobyte_are_gzipped_if_the_client_accepts_it(client: Cl
     count_of_kilobyte = (1000 - overhead) // len("2.5,") + 1
     assert 1000 <= encoding_and_length(client, count_of_kilobyte, "identity")[1] <= 1010
     assert encoding_and_length(client, count_of_kilobyte, "gzip")[0] == "gzip"
-    for refusing in ("identity", "gzip;q=0", "gzip; q=0.000, identity"):
-        assert encoding_and_length(client, count_of_kilobyte, refusing)[0] is None
+    for rejecting in ("identity", "gzip;q=0", "gzip; q=0.000, identity"):
+        assert encoding_and_length(client, count_of_kilobyte, rejecting)[0] is None
     assert encoding_and_length(client, count_of_kilobyte, "identity;q=0, gzip;q=0.5")[0] == "gzip"
     assert encoding_and_length(client, count_of_kilobyte - 10, "gzip")[0] is None
 

@@ -1,4 +1,4 @@
-"""Requests that an overloaded server refuses by their headers."""
+"""Requests that an overloaded server rejects by their headers."""
 
 import json
 import socket
@@ -116,7 +116,7 @@ def test_connection_is_kept_after_a_rejected_body_and_read_at_a_limited_rate() -
         began = time.monotonic()
         for _ in range(20):
             assert post(connection, INFER, b"x" * 200_000)[0] == 429
-        # 125 refused connections are read again each second.
+        # 125 rejected connections are read again each second.
         assert time.monotonic() - began > 15 / 125
         assert post(connection, "/v2/repository/index")[0] == 200
 

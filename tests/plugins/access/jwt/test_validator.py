@@ -1,4 +1,4 @@
-"""Accepted and refused JSON Web Tokens."""
+"""Accepted and rejected JSON Web Tokens."""
 
 import hashlib
 import hmac
@@ -83,7 +83,7 @@ def test_token_of_bad_claims_is_rejected(tokens: JwtValidator, extra_claims: dic
 
 
 def _signed(payload: Any) -> str:
-    """Sign a payload that PyJWT refuses to write."""
+    """Sign a payload that PyJWT rejects to write."""
     from jwt.api_jws import encode
 
     return encode(payload if isinstance(payload, bytes) else json.dumps(payload).encode(), EC, "ES256", {"kid": "ec"})
