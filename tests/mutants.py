@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant("candidate = (queue.running > 0, queue.virtual_time, name)", "candidate = (queue.running > 0, 0, name)", "core/engine/scheduling"),
     # Access
     Mutant("if permission not in identity.permissions", "if False", "core/server/auth"),
-    Mutant("if rate_limited and permission in _RATE_LIMITED_PERMISSIONS", "if rate_limited", "core/server/auth"),
+    Mutant("if permission in _RATE_LIMITED_PERMISSIONS", "if True", "core/server/auth"),
     Mutant("if key.not_after is not None and self._clock() > key.not_after", "if False", _AUTH),
     Mutant("if len(set(values)) < len(values)", "if False", _AUTH),
     Mutant("if len(values) > 1:\n        raise unauthenticated", "if False:\n        raise unauthenticated", _AUTH),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant('"refused" if status in _REFUSED_STATUSES else ', "", "core/server/auth"),
     # Recording
     Mutant("if score is None or score >= _MIN_SCORE", "if score is None or score > _MIN_SCORE", _RECORDING),
-    Mutant("max(found, default=None)", "min(found, default=None)", _RECORDING),
+    Mutant("score > known", "score < known", _RECORDING),
     Mutant('rows = [row for row in rows if row.recording["id"] not in existing]', "pass", _RECORDING),
     Mutant("return key.casefold() in self._keys", "return key in self._keys", "plugins/recording"),
     Mutant("if deleted == _MAX_DELETED", "if False", "plugins/recording/test_retention.py"),

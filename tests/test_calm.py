@@ -4,8 +4,8 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-ALLOWED = ("soak.py", "benchmarks", "support/polling.py", "faults/grpc_flood.py")
-"""Programs that send load, and the polling helper."""
+ALLOWED = ("soak.py", "benchmarks", "support/polling.py", "support/request_trace.py", "faults/grpc_flood.py")
+"""Programs that send load or trace requests, and the polling helper."""
 
 
 def sleeps(code: str) -> list[int]:

@@ -49,6 +49,7 @@ _INDIRECT_EVENTS = {
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),
     "app/core/server/logs/lines.py": ("log lines lost",),
+    "app/plugins/isolation/supervisor.py": ("model process ended", "model process failed to start"),
 }
 """Events that are not literals where they are logged, by file."""
 

@@ -13,7 +13,8 @@ from app.core.engine.models.registry import ModelState
 from app.core.engine.request_context import RequestContext
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_INFERENCES, _INFERENCE_SECONDS = "charioteer_inferences", "charioteer_inference_seconds"
+_INFERENCES = "charioteer_inferences"
+_INFERENCE_SECONDS = "charioteer_inference_seconds"
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 

@@ -113,7 +113,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
     delays, reasons = list[float](), list[str]()
     monkeypatch.setattr("time.sleep", delays.append)
 
-    failures: list[Exception] = [*([httpx.ConnectError("refused")] * 64), httpx.ReadTimeout("")]
+    failures: list[Exception] = [*([httpx.ConnectError("unreachable")] * 64), httpx.ReadTimeout("")]
 
     def respond(_: httpx.Request) -> httpx.Response:
         raise failures.pop(0)
@@ -121,10 +121,10 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
     with httpx.Client(transport=httpx.MockTransport(respond)) as http:
         retries = Retries(persistent=True, on_wait=reasons.append)
         client = http_client(http, "http://engine", chariot_v2.PROTOCOL, "m", retries)
-        with pytest.raises(ServerUnavailableError, match="refused"):
+        with pytest.raises(ServerUnavailableError, match="unreachable"):
             client(b"image", {})
         assert 290 < sum(delays) < 310
-        assert {*reasons} == {"http://engine/v2/models/m-m/infer: rejected"}
+        assert {*reasons} == {"http://engine/v2/models/m-m/infer: unreachable"}
         with pytest.raises(InferenceClientError, match="infer: ReadTimeout"):
             client(b"image", {})
 
