@@ -97,7 +97,7 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
             if len(contours) == 0 or not all(np.isfinite(contour).all() for contour in contours):
                 scores[index] = np.nan
         if item.parameters.nms:
-            scores = drop_duplicates(bounds_of(prediction.contours), scores, prediction.labels, item.parameters)
+            scores = drop_duplicates(bounds_of(prediction.contours), scores, prediction.labels, item)
         taken = take(prediction, select(scores, prediction.labels, item.parameters))
         contours = [simplify(contours, item.parameters.epsilon) for contours in taken.contours]
         return msgspec.structs.replace(taken, contours=contours)

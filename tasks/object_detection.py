@@ -115,21 +115,20 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def drop_duplicates(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: Sequence[str], parameters: DetectionParameters
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: Sequence[str], item: "DetectionInput"
 ) -> NDArray[np.float32]:
-    """Return (N,) `scores`, NaN for the duplicates that non-maximum suppression finds, if `parameters` request it.
+    """Return (N,) `scores`, NaN for the duplicates that non-maximum suppression finds, and for scores below the floor.
 
     `boxes` are (N, 4) xyxy, or (N, 5) cx, cy, w, h, r (radians), in pixels. Only the best boxes are compared, up to
     `MAX_BOXES` or `MAX_ORIENTED_BOXES`; the others are dropped.
     """
-    if not parameters.nms:
-        return scores
     oriented = boxes.shape[1:] == (5,)
-    candidates = np.flatnonzero((scores >= parameters.score_threshold) & np.isfinite(boxes).all(axis=1))
+    candidates = np.flatnonzero((scores >= item.floor) & np.isfinite(boxes).all(axis=1))
     order = (-scores[candidates]).argsort(kind="stable")
     candidates = candidates[order[: MAX_ORIENTED_BOXES if oriented else MAX_BOXES]]
     class_ids = np.unique(np.array(labels, object)[candidates], return_inverse=True)[1]
-    kept = (suppress_rotated_boxes if oriented else suppress_boxes)(
+    suppress, parameters = suppress_rotated_boxes if oriented else suppress_boxes, item.parameters
+    kept = suppress(
         boxes[candidates], scores[candidates], class_ids, parameters.iou_threshold, agnostic=parameters.agnostic
     )
     remaining = np.full(len(scores), np.nan, np.float32)
@@ -167,7 +166,8 @@ class ObjectDetection(ImageTask[DetectionParameters, Detections]):
         boxes = clip_boxes(prediction.boxes, width, height)
         scores = prediction.scores.astype(np.float32)
         scores[~np.logical_and.reduce(boxes[:, 2:] > boxes[:, :2], axis=1)] = np.nan
-        scores = drop_duplicates(prediction.boxes, scores, prediction.labels, item.parameters)
+        if item.parameters.nms:
+            scores = drop_duplicates(prediction.boxes, scores, prediction.labels, item)
         selected = select(scores, prediction.labels, item.parameters)
         return Detections(
             labels=list(map(prediction.labels.__getitem__, selected)),

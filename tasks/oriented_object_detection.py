@@ -87,7 +87,8 @@ class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]
         inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
         valid = inside & np.isfinite(boxes).all(axis=1)
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
-        scores = drop_duplicates(boxes, scores, prediction.labels, item.parameters)
+        if item.parameters.nms:
+            scores = drop_duplicates(boxes, scores, prediction.labels, item)
         return take(prediction, select(scores, prediction.labels, item.parameters))
 
     def similarity(

@@ -28,6 +28,7 @@ _FREE_FACTOR = 3
 
 PredictionT = TypeVar("PredictionT", bound=Labelled)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
+ParametersT_co = TypeVar("ParametersT_co", bound=SelectionParameters, covariant=True)
 
 
 class PixelBudget:
@@ -90,11 +91,15 @@ class PixelBudget:
         return InferenceError(ErrorKind.TOO_LARGE, f"{expected}, got more with this one")
 
 
-class ImageItem(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
-    """The input of a vision model: one image, and the parameters that select its predictions."""
+class ImageItem(msgspec.Struct, Generic[ParametersT_co], frozen=True, eq=False):
+    """The input of a vision model: one image, and the parameters by which the task selects predictions.
+
+    The model may leave out predictions whose scores are below `floor`, because the task would drop them.
+    """
 
     image: Image
-    parameters: ParametersT
+    parameters: ParametersT_co
+    floor: float = 0.0
 
 
 class ImageTask(Generic[ParametersT, PredictionT]):
@@ -121,9 +126,8 @@ class ImageTask(Generic[ParametersT, PredictionT]):
                 check_candidate_labels(parameters, path)
             elif parameters.candidate_labels is not None:
                 reject_candidate_labels(parameters, path)
-            items: list[ImageItem[ParametersT]] = []
-            for image in read_images(tensor, budget, f"inputs[{index}]"):
-                items.append(ImageItem(image, parameters))  # noqa: PERF401  a comprehension is one more call
+            images = read_images(tensor, budget, f"inputs[{index}]")
+            items = [ImageItem(image, parameters, parameters.score_threshold) for image in images]
             own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)
             groups.append(InputGroup(name=tensor.name, index=index, parameters=own_parameters, items=items))
         return groups
@@ -135,7 +139,8 @@ class ImageTask(Generic[ParametersT, PredictionT]):
         return select_targets(filtered, label, max_objects)
 
     def probe(self, item: ImageItem[ParametersT], image: Image, targets: PredictionT, /) -> ImageItem[ParametersT]:
-        return ImageItem(image, probe_parameters(item.parameters, targets))
+        parameters = probe_parameters(item.parameters, targets)
+        return ImageItem(image, parameters, parameters.score_threshold)
 
 
 def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Image]:

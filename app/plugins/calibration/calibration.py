@@ -157,16 +157,14 @@ def write_calibration(source: ModelSource, calibration: Calibration) -> Path:
 
 
 class CalibrationStep:
-    """Makes probabilities of the scores of a model, which gets a threshold that keeps all that a request may select."""
+    """Makes probabilities of the scores of a model, which gets a floor that keeps all that a request may select."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
 
     def candidates(self, item: Any, /) -> Any:
-        """Return an item with the threshold of raw scores for the threshold of the request."""
-        threshold = self._calibration.raw_threshold(item.parameters.score_threshold)
-        parameters = msgspec.structs.replace(item.parameters, score_threshold=threshold)
-        return msgspec.structs.replace(item, parameters=parameters)
+        """Return an item with the floor of raw scores for its floor of probabilities."""
+        return msgspec.structs.replace(item, floor=self._calibration.raw_threshold(item.floor))
 
     def scores(self, prediction: Any, /) -> Any:
         """Return a prediction with probabilities as its scores."""

@@ -29,7 +29,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
 from app.plugins.jatic.contract import LAYOUT, NAME, VERSION, Contract, describe
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TaskType
 
 _TOLERANCE = 1e-6
@@ -139,12 +139,12 @@ def _scores(answer: RawOutputs) -> NDArray[np.float32]:
     return scores.clip(0, 1)
 
 
-def _find(answer: RawOutputs, parameters: DetectionParameters, *, background: Sequence[int]) -> Candidates:
+def _find(answer: RawOutputs, item: DetectionInput, *, background: Sequence[int]) -> Candidates:
     boxes, scores = answer.outputs
     class_ids = scores.argmax(axis=1)
     best = scores.max(axis=1, initial=0)
     best[np.isin(class_ids, background)] = 0
-    chosen = best_indices(best, parameters.score_threshold, len(best))
+    chosen = best_indices(best, item.floor, len(best))
     sides = np.array([answer.width, answer.height] * 2, np.float32)
     return Candidates(
         boxes=boxes[chosen] * sides,

@@ -45,7 +45,7 @@ from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelError, ModelSource
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.vision.filtering import xywh_to_xyxy
 
@@ -180,11 +180,11 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     )
 
 
-def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def _decode_best_class(answer: RawOutputs, item: DetectionInput) -> Candidates:
     boxes, logits = answer.outputs
     probabilities = softmax(logits, axis=1)[:, :-1]
     best: NDArray[np.float32] = probabilities.max(axis=1)
-    chosen = best_indices(best, parameters.score_threshold, len(best))
+    chosen = best_indices(best, item.floor, len(best))
     corners = _fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
     return Candidates(
         boxes=corners, scores=best[chosen], class_ids=probabilities[chosen].argmax(axis=1), extras=corners[:, :0]
@@ -192,14 +192,14 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
 
 
 def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> RawSegments:
-    candidates = _decode_pairs(answer, item.parameters, class_numbers=class_numbers)
+    candidates = _decode_pairs(answer, item, class_numbers=class_numbers)
     grid = MaskGrid(answer.outputs[2], answer)
     contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
     return RawSegments(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
 def _decode_pairs(
-    answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int] | None = None
+    answer: RawOutputs, item: DetectionInput, *, class_numbers: Sequence[int] | None = None
 ) -> Candidates:
     """Return the best pairs of query and class, best first, as DETR models without suppression do.
 
@@ -211,7 +211,7 @@ def _decode_pairs(
     boxes, scores = _fractions_to_xyxy(boxes, answer.width, answer.height), sigmoid(logits)
     # A query with an invalid box must not displace a valid one.
     flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
-    chosen = best_indices(flat, parameters.score_threshold, len(logits))
+    chosen = best_indices(flat, item.floor, len(logits))
     chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
     queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
     return Candidates(

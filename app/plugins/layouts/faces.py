@@ -36,7 +36,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
 from app.plugins.layouts.objectness import grid_corners
 from metadata.model import Origin
 from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.vision.filtering import ious, suppress_boxes, xywh_to_xyxy
 
@@ -113,7 +113,7 @@ def _recognise_scrfd(view: GraphView) -> Match | None:
     )
 
 
-def _find_yunet(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def _find_yunet(answer: RawOutputs, item: DetectionInput) -> Candidates:
     parts: list[_Part] = []
     for level, stride in enumerate(_YUNET_STRIDES):
         scores, presence, boxes = (answer.outputs[level + offset] for offset in (0, 3, 6))
@@ -123,10 +123,10 @@ def _find_yunet(answer: RawOutputs, parameters: DetectionParameters) -> Candidat
         score = np.sqrt(np.clip(scores[:, 0], 0, 1) * np.clip(presence[:, 0], 0, 1))
         points = _points(answer.outputs[level + 9 :: len(_YUNET_STRIDES)], corners, stride)
         parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score, points))
-    return _suppressed(parts, parameters)
+    return _suppressed(parts, item)
 
 
-def _find_scrfd(answer: RawOutputs, parameters: DetectionParameters, *, strides: tuple[int, ...]) -> Candidates:
+def _find_scrfd(answer: RawOutputs, item: DetectionInput, *, strides: tuple[int, ...]) -> Candidates:
     parts: list[_Part] = []
     for level, stride in enumerate(strides):
         scores, distances = answer.outputs[level], answer.outputs[level + len(strides)] * np.float32(stride)
@@ -134,7 +134,7 @@ def _find_scrfd(answer: RawOutputs, parameters: DetectionParameters, *, strides:
         boxes = np.concatenate([corners - distances[:, :2], corners + distances[:, 2:]], axis=1)
         points = _points(answer.outputs[level + 2 * len(strides) :: len(strides)], corners, stride)
         parts.append((boxes, scores[:, 0], points))
-    return _suppressed(parts, parameters)
+    return _suppressed(parts, item)
 
 
 def _points(outputs: Sequence[NDArray[Any]], corners: NDArray[np.float32], stride: int) -> NDArray[np.float32]:
@@ -153,13 +153,13 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
     return np.repeat(grid_corners(rows, columns, stride), count // (rows * columns), axis=0)
 
 
-def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidates:
+def _suppressed(parts: list[_Part], item: DetectionInput) -> Candidates:
     boxes, scores, points = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
-    chosen = best_indices(scores, parameters.score_threshold, _MAX_CANDIDATES)
+    chosen = best_indices(scores, item.floor, _MAX_CANDIDATES)
     candidates = Candidates(
         boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=points[chosen]
     ).finite()
-    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, item.parameters.iou_threshold)
     return candidates.select(kept)
 
 
@@ -216,10 +216,10 @@ def _centres(side: int, grids: tuple[tuple[int, int], ...]) -> NDArray[np.float3
     return np.concatenate(parts, dtype=np.float32)
 
 
-def _find_anchors(answer: RawOutputs, parameters: DetectionParameters, *, centres: NDArray[np.float32]) -> Candidates:
+def _find_anchors(answer: RawOutputs, item: DetectionInput, *, centres: NDArray[np.float32]) -> Candidates:
     rows, logits = answer.outputs
     scores = sigmoid(logits[:, 0])
-    chosen = best_indices(scores, parameters.score_threshold, _MAX_ANCHORS)
+    chosen = best_indices(scores, item.floor, _MAX_ANCHORS)
     picked: NDArray[np.float32] = rows[chosen].astype(np.float32)
     points = (rows.shape[1] - _BOX) // 2
     picked[:, :2] += centres[chosen]
@@ -230,7 +230,7 @@ def _find_anchors(answer: RawOutputs, parameters: DetectionParameters, *, centre
         class_ids=np.zeros(len(chosen), np.intp),
         extras=picked[:, _BOX:],
     ).finite()
-    return _averaged(candidates, parameters.iou_threshold)
+    return _averaged(candidates, item.parameters.iou_threshold)
 
 
 def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:

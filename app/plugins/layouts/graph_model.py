@@ -58,7 +58,7 @@ class GraphModel:
         """
         changes: dict[str, Any] = {"image": Image(image)}
         if parameters is not None:
-            changes["parameters"] = parameters
+            changes |= {"parameters": parameters, "floor": parameters.score_threshold}
         (prediction,) = self._model([msgspec.structs.replace(self._example, **changes)])
         return prediction
 

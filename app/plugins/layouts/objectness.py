@@ -28,7 +28,7 @@ from app.core.runtimes.onnxruntime.layouts.yolo import (
     find_candidates,
 )
 from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 
 _YOLOV5, _YOLOX = "yolov5", "yolox"
@@ -87,7 +87,7 @@ def _fits_objectness(view: GraphView, *, name: str) -> bool:
 _find_with_objectness = partial(find_candidates, transposed=True, objectness=True)
 
 
-def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, classes: int) -> Candidates:
+def _find_in_grids(answer: RawOutputs, item: DetectionInput, *, classes: int) -> Candidates:
     output: NDArray[Any] = answer.outputs[0].copy()
     for strides in STRIDES:
         sides = [(answer.height // stride, answer.width // stride, stride) for stride in strides]
@@ -99,7 +99,7 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, class
     scale = np.concatenate([np.full((rows * columns, 1), stride, np.float32) for rows, columns, stride in sides])
     output[:, :2] = output[:, :2] * scale + np.concatenate([grid_corners(*side) for side in sides])
     output[:, 2:BOX_VALUES] = np.exp(np.minimum(output[:, 2:BOX_VALUES], _MAX_EXPONENT)) * scale
-    return _find_with_objectness(msgspec.structs.replace(answer, outputs=(output,)), parameters, classes=classes)
+    return _find_with_objectness(msgspec.structs.replace(answer, outputs=(output,)), item, classes=classes)
 
 
 LAYOUTS = tuple(

@@ -30,7 +30,7 @@ from app.plugins.layouts.settings import CtcSettings
 from app.plugins.layouts.text_sizes import TextLine, TextPage
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.text.generation import reject_conversation
 from tasks.vision.image import Image
@@ -89,7 +89,7 @@ def _recognise_map(view: GraphView) -> Match | None:
     )
 
 
-def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def _find(answer: RawOutputs, item: DetectionInput) -> Candidates:
     cells: NDArray[np.float32] = np.nan_to_num(answer.outputs[0][0])
     across, down = answer.width / cells.shape[1], answer.height / cells.shape[0]
     regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
@@ -101,7 +101,7 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
             continue
         corners: NDArray[Any] = cv2.boxPoints(rectangle)
         score = _mean_within(cells, corners)
-        if score < parameters.score_threshold:
+        if score < item.floor:
             continue
         (cx, cy), (width, height), degrees = _expand(rectangle[1], corners)
         if min(width, height) < _MIN_EXPANDED:

@@ -89,7 +89,7 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, chann
         return _scored(grid, softmax(grid.planes) if logits else grid.planes)
     best = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(softmax(grid.planes) if logits else grid.planes, best)
-    selected = scores >= item.parameters.score_threshold
+    selected = scores >= item.floor
     # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
     contours = _class_contours(grid.highest_planes(), np.flatnonzero(selected))
@@ -249,7 +249,7 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     contours = grid.plane_contours(0)
     # The probability of a tiny logit over 0 is rounded to 0.5.
     score = float(probabilities[grid.planes[0] > 0].mean()) if contours else 0.0
-    found = int(bool(contours) and score >= item.parameters.score_threshold)
+    found = int(bool(contours) and score >= item.floor)
     return RawSegments(
         class_ids=np.zeros(found, np.intp), scores=np.full(found, score, np.float32), contours=[contours][:found]
     )

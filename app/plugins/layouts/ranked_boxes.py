@@ -28,7 +28,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
 from metadata.model import Origin
 from tasks.image_segmentation import SegmentationInput
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 
 _RT_DETR, _TORCHVISION = "rt-detr", "torchvision"
@@ -93,9 +93,9 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
     )
 
 
-def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def _find(answer: RawOutputs, item: DetectionInput) -> Candidates:
     labels, boxes, scores, *points = answer.outputs
-    chosen = best_indices(scores, parameters.score_threshold, len(scores))
+    chosen = best_indices(scores, item.floor, len(scores))
     extras = points[0][chosen].reshape(len(chosen), -1) if points else boxes[chosen, :0]
     return Candidates(
         boxes=boxes[chosen].astype(np.float32, copy=False),
@@ -107,7 +107,7 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
 
 def _outline(answer: RawOutputs, item: SegmentationInput) -> RawSegments:
     labels, _, scores, masks = answer.outputs
-    chosen = best_indices(scores, item.parameters.score_threshold, len(scores))
+    chosen = best_indices(scores, item.floor, len(scores))
     # The decoder of masks looks for positive values.
     planes: NDArray[np.float32] = masks[chosen, 0] - np.float32(0.5)
     grid = MaskGrid(planes, answer)

@@ -13,10 +13,9 @@ from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.tile_shapes import Boxes, OrientedBoxes, Outlines
 from app.plugins.tiling.tiles import Tile
 from tasks.image_segmentation import Segments
-from tasks.object_detection import DetectionParameters, Detections
+from tasks.object_detection import DetectionInput, Detections
 from tasks.oriented_object_detection import OrientedDetections
 from tasks.saliency.probe import take
-from tasks.vision.image import Image
 
 Prediction = Detections | OrientedDetections | Segments
 
@@ -25,22 +24,21 @@ MAX_MERGED = 10_000
 
 
 class TileMerger:
-    """Collect the predictions for the tiles of one image; `scale` are image pixels per input pixel along x and y."""
+    """Collect the predictions for the tiles of an image; `scale` are image pixels per input pixel along x and y."""
 
-    def __init__(
-        self, image: Image, scale: tuple[float, float], parameters: DetectionParameters, settings: TilingSettings
-    ) -> None:
-        self._width, self._height = image.width, image.height
-        self._scale, self._parameters, self._settings = scale, parameters, settings
+    def __init__(self, scale: tuple[float, float], item: DetectionInput, settings: TilingSettings) -> None:
+        self._width, self._height = item.image.width, item.image.height
+        self._scale, self._settings = scale, settings
+        self._floor, self._parameters = item.floor, item.parameters
         self._predictions: list[Any] = []
         self._numbers: list[NDArray[np.intp]] = []
         self._cut: list[NDArray[np.bool_]] = []
 
     def add(self, tile: Tile, prediction: Prediction) -> None:
-        """Add the prediction for a tile, in pixels of the tile. Predictions below the threshold are left out."""
+        """Add the prediction for a tile, in pixels of the tile. Predictions below the floor are left out."""
         moved: Any = _moved(prediction, tile, self._width, self._height)
         bounds = _shapes(moved).bounds
-        valid = np.isfinite(bounds).all(axis=1) & (moved.scores >= self._parameters.score_threshold)
+        valid = np.isfinite(bounds).all(axis=1) & (moved.scores >= self._floor)
         indices = np.flatnonzero(valid)
         self._numbers.append(np.full(len(indices), len(self._predictions), np.intp))
         self._cut.append(is_cut(bounds[indices], tile, self._width, self._height, self._scale))

@@ -100,12 +100,11 @@ class TilingStep:
         if self._pixel_floor is not None:
             merger, kind = PixelMerger(image, list(tiles), self._pixel_floor), ScoredTile
             # A class may be rarer in one tile than in the image.
-            parameters = msgspec.structs.replace(item.parameters, score_threshold=0.0)
-            item = msgspec.structs.replace(item, parameters=parameters)
+            item = msgspec.structs.replace(item, floor=0.0)
         else:
             (height, width), first = self._input_size, tiles[0]
             scale = (first.right - first.left) / width, (first.bottom - first.top) / height
-            merger, kind = TileMerger(image, scale, item.parameters, self._settings), Image
+            merger, kind = TileMerger(scale, item, self._settings), Image
             tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._settings.full else tiles
         for start in range(0, len(tiles), self._chunk):
             chunk = tiles[start : start + self._chunk]

@@ -13,7 +13,7 @@ from rich.table import Table
 from app.plugins.tiling.merging import TileMerger
 from app.plugins.tiling.parameters import TilingSettings
 from app.plugins.tiling.tiles import Tile, tiles_of
-from tasks.object_detection import DetectionParameters, Detections
+from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
 from tests.benchmarks.tiling.figures import SIZES, Compared, average_precision, compared_boxes, f1
 from tests.benchmarks.tiling.measuring import (
@@ -109,7 +109,7 @@ def _simulated(scene: SimulatedScene, method: Any, seed: int, sahi: Path | None,
     image = Image(np.broadcast_to(np.uint8(0), (scene.height, scene.width, 3)))
     parameters = DetectionParameters(score_threshold=0.3, iou_threshold=0.5)
     settings = TilingSettings(merge="none" if method == "SAHI" else method)
-    merger = TileMerger(image, (1.0, 1.0), parameters, settings)
+    merger = TileMerger((1.0, 1.0), DetectionInput(image, parameters, parameters.score_threshold), settings)
     tiles: Sequence[tuple[Tile, float]] = [
         (tile, 12.0) for tile in tiles_of(scene.width, scene.height, (640, 640), OVERLAP)
     ]

@@ -122,7 +122,7 @@ def classes(inputs: Sequence[Any]) -> Sequence[Segments]:
     for item in inputs:
         bright = (item.image.pixels[:, :, 0] > 127).astype(np.uint8)
         masks = {"bright": bright, "dark": 1 - bright}
-        masks = {label: mask for label, mask in masks.items() if mask.mean() >= item.parameters.score_threshold}
+        masks = {label: mask for label, mask in masks.items() if mask.mean() >= item.floor}
         scores = np.array([mask.mean() for mask in masks.values()], np.float32)
         contours = [contours_of_mask(mask) for mask in masks.values()]
         found.append(Segments(labels=list(masks), scores=scores, contours=contours))

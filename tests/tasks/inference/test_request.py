@@ -44,9 +44,8 @@ NOTHING: dict[str, Any] = {}
         ([{"score_threshold": 1}], {"score_threshold": 1.0}),
     ],
 )
-def test_later_layers_override_field_by_field(layers: list[dict[str, object]], values: dict[str, object]) -> None:
+def test_later_layers_override_field_by_field(layers: list[dict[str, object]], values: dict[str, Any]) -> None:
     before = [dict(layer) for layer in layers]
-    # Other tests may have loaded plugins with parameters.
     assert read_parameters(DetectionParameters, *layers) == DetectionParameters(**values)
     assert layers == before, "layers are not changed"
 

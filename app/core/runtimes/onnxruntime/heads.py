@@ -56,7 +56,7 @@ def blank_image(graph: ImageGraph) -> Image:
 
 
 def _detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> Detections:
-    candidates: Candidates = model.match.decode(answer, item.parameters)
+    candidates: Candidates = model.match.decode(answer, item)
     keypoints = None
     if model.match.keypoints is not None:
         points = candidates.extras.reshape(-1, *model.match.keypoints)
@@ -70,7 +70,7 @@ def _detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs)
 
 
 def _oriented_detections(model: OnnxImageModel, item: DetectionInput, answer: RawOutputs) -> OrientedDetections:
-    candidates: Candidates = model.match.decode(answer, item.parameters)
+    candidates: Candidates = model.match.decode(answer, item)
     return OrientedDetections(
         labels=_names_of(candidates.class_ids.tolist(), model.names),
         scores=candidates.scores,
@@ -92,7 +92,8 @@ def _head(
     def bind(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound:
         task = create_task(match)
         parameters: Any = task.parameters_type()
-        return task, OnnxImageModel(graph, match, names, predict), ImageItem(blank_image(graph), parameters)
+        item = ImageItem(blank_image(graph), parameters, parameters.score_threshold)
+        return task, OnnxImageModel(graph, match, names, predict), item
 
     return bind
 

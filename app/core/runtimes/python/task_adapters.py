@@ -80,7 +80,11 @@ class TaskAdapter(msgspec.Struct, frozen=True, eq=False):
 
 
 def _image_arguments(item: ImageItem[Any]) -> Mapping[str, object]:
-    return {"image": item.image.pixels, "parameters": item.parameters}
+    parameters = item.parameters
+    if parameters.score_threshold != item.floor:
+        # The class filters by its threshold, and must leave what the task may select.
+        parameters = msgspec.structs.replace(parameters, score_threshold=item.floor)
+    return {"image": item.image.pixels, "parameters": parameters}
 
 
 def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:

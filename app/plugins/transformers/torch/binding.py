@@ -82,4 +82,4 @@ def _example(task: Task[Any, Any], spec: ModelSpec) -> object:
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     if task.task_type.takes == "question":
         return PromptedImage((blank,), (DEFAULT_PROMPT,), parameters)
-    return ImageItem(blank, parameters)
+    return ImageItem(blank, parameters, parameters.score_threshold)

@@ -44,12 +44,12 @@ def detection_input(
 ) -> DetectionInput:
     """Return an input for a detector."""
     parameters = DetectionParameters(score_threshold=score_threshold, iou_threshold=iou_threshold, agnostic=agnostic)
-    return DetectionInput(image, parameters)
+    return DetectionInput(image, parameters, score_threshold)
 
 
 def segmentation_input(image: Image, score_threshold: float = 0.5) -> SegmentationInput:
     """Return an input for a segmenter."""
-    return SegmentationInput(image, SegmentationParameters(score_threshold=score_threshold))
+    return SegmentationInput(image, SegmentationParameters(score_threshold=score_threshold), score_threshold)
 
 
 def classifier(file: Path, **settings: Any) -> ImageClassifier:

@@ -21,7 +21,7 @@ from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelSource
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import Model, Task, TaskType
 from tasks.vision.contours import Contour
 
@@ -124,7 +124,7 @@ class RawSegments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pixel_scores: NDArray[np.float32] | None = None
 
 
-FindObjects = Callable[[RawOutputs, DetectionParameters], Candidates]
+FindObjects = Callable[[RawOutputs, DetectionInput], Candidates]
 """Returns the objects of one image after suppression."""
 
 
@@ -192,14 +192,14 @@ class Layout(msgspec.Struct, frozen=True):
     describe: Callable[[ModelSource, GraphSession], ExportMetadata | None] = lambda _, __: None
 
 
-def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
-    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach the threshold.
+def best_indices(scores: NDArray[Any], floor: float, max_count: int) -> NDArray[np.intp]:
+    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach `floor`.
 
     Raise MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
     """
     if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
         raise model_failed(ALL_NAN)
-    chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
+    chosen = ((scores >= floor) & (scores > 0)).nonzero()[0]
     if len(chosen) > max_count:
         chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
     return chosen

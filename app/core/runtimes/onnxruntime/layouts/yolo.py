@@ -31,7 +31,7 @@ from app.core.runtimes.onnxruntime.layouts.layout import (
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.vision.filtering import (
     MAX_BOXES,
@@ -198,11 +198,11 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     return _RAW if BOX_VALUES + extra < rows < columns else None
 
 
-def _read_suppressed(answer: RawOutputs, parameters: DetectionParameters, *, oriented: bool) -> Candidates:
+def _read_suppressed(answer: RawOutputs, item: DetectionInput, *, oriented: bool) -> Candidates:
     """Return the objects of a graph that includes suppression: rows (M, 6 + k) of a box, a score and a class."""
     output: NDArray[Any] = answer.outputs[0]
     # Graphs pad the output with rows of zeros.
-    chosen = best_indices(output[:, BOX_VALUES], parameters.score_threshold, len(output))
+    chosen = best_indices(output[:, BOX_VALUES], item.floor, len(output))
     rows = output[np.sort(chosen)].astype(np.float32, copy=False)
     rows = rows[np.isfinite(rows).all(axis=1)]
     boxes, extras = rows[:, :BOX_VALUES], rows[:, DETECTION_VALUES:]
@@ -216,7 +216,7 @@ def _read_suppressed(answer: RawOutputs, parameters: DetectionParameters, *, ori
 
 def find_candidates(
     answer: RawOutputs,
-    parameters: DetectionParameters,
+    item: DetectionInput,
     *,
     classes: int,
     transposed: bool = False,
@@ -226,7 +226,7 @@ def find_candidates(
     """Return the best of the candidates (4 + nc + k, N) after suppression; upright boxes as xyxy.
 
     `transposed` candidates are (N, 4 + nc + k). An `objectness` score may follow the box, and the angle of an
-    `oriented` box follows the scores. Candidates with a score under the threshold, 0 or NaN are dropped first.
+    `oriented` box follows the scores. Candidates with a score under the floor, 0 or NaN are dropped first.
     """
     columns: NDArray[Any] = answer.outputs[0].T if transposed else answer.outputs[0]
     first = BOX_VALUES + objectness
@@ -235,7 +235,7 @@ def find_candidates(
     best = np.maximum.reduce(columns[first:end], axis=0)
     if objectness:
         best = best * columns[BOX_VALUES]
-    chosen = best_indices(best, parameters.score_threshold, MAX_ORIENTED_BOXES if oriented else MAX_BOXES)
+    chosen = best_indices(best, item.floor, MAX_ORIENTED_BOXES if oriented else MAX_BOXES)
     picked = columns[:, chosen].astype(np.float32, copy=False)
     candidates = Candidates(
         boxes=np.ascontiguousarray(picked[:BOX_VALUES].T),
@@ -248,14 +248,14 @@ def find_candidates(
     else:
         boxes, suppress = xywh_to_xyxy(candidates.boxes), suppress_boxes
     kept = suppress(
-        boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold, agnostic=parameters.agnostic
+        boxes, candidates.scores, candidates.class_ids, item.parameters.iou_threshold, agnostic=item.parameters.agnostic
     )
     return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
 
 
 def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) -> RawSegments:
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
-    candidates = find(answer, item.parameters)
+    candidates = find(answer, item)
     prototypes: NDArray[np.float32] = answer.outputs[1]
     grid = MaskGrid(prototypes, answer)
     boxes = clip_boxes(answer.placement.boxes_to_image(candidates.boxes), item.image.width, item.image.height)

@@ -83,7 +83,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
         count = len(batch.items)
         outputs = network({**batch.tensors, **{name: np.tile(value, (count, 1)) for name, value in extra.items()}})
         for position, (item, size) in enumerate(zip(batch.items, batch.sizes, strict=True)):
-            yield segments(_slice(outputs, position, count), size, item.parameters.score_threshold)
+            yield segments(_slice(outputs, position, count), size, item.floor)
 
     return images.model(run)
 

@@ -21,7 +21,7 @@ from app.core.settings.model import ModelError, ModelSettings
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
-from tasks.object_detection import DetectionParameters
+from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.image import Image
 
@@ -118,13 +118,13 @@ def check_finite(found: Match) -> None:
         case TaskType.IMAGE_CLASSIFICATION:
             assert np.isfinite(found.decode(answer)).all()
         case TaskType.OBJECT_DETECTION | TaskType.ORIENTED_OBJECT_DETECTION:
-            candidates = found.decode(answer, DetectionParameters(score_threshold=0.0))
+            candidates = found.decode(answer, DetectionInput(image, DetectionParameters()))
             width = 5 if found.task_type is TaskType.ORIENTED_OBJECT_DETECTION else 4
             assert candidates.boxes.shape == (len(candidates.scores), width)
             assert np.isfinite(candidates.boxes).all()
             assert np.isfinite(candidates.scores).all()
         case TaskType.IMAGE_SEGMENTATION:
-            segments = found.decode(answer, SegmentationInput(image, SegmentationParameters(score_threshold=0.0)))
+            segments = found.decode(answer, SegmentationInput(image, SegmentationParameters()))
             assert len(segments.class_ids) == len(segments.scores) == len(segments.contours)
             assert np.isfinite(segments.scores).all()
         case TaskType.IMAGE_TEXT_TO_TEXT:
