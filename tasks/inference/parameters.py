@@ -1,6 +1,6 @@
 """The parameters of inputs, to which plugins add their own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -25,14 +25,16 @@ class InputParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_parameters(kinds: Iterable[type[msgspec.Struct]]) -> None:
-    """Add the parameters of a plugin to those of every task."""
+    """Add the parameters of a plugin to the parameters of every task."""
     _added.extend(kind for kind in kinds if kind not in _added)
+    added_to.cache_clear()
     parameter_types.cache_clear()
 
 
-def added_to(kind: type[Any]) -> list[type[msgspec.Struct]]:
-    """Return the types of the parameters that plugins add to those of a task."""
-    return _added if issubclass(kind, InputParameters) else []
+@cache
+def added_to(kind: type[Any]) -> Sequence[type[msgspec.Struct]]:
+    """Return the types of parameters that plugins add to a task's own."""
+    return tuple(_added) if issubclass(kind, InputParameters) else ()
 
 
 @cache

@@ -51,11 +51,7 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def batch(self) -> int:
         """Return the batch size of the graph; -1 for any size."""
-        return self.image.shape[0] if self._has_batch else 1
-
-    @property
-    def _has_batch(self) -> bool:
-        return len(self.image.shape) == _IMAGE_RANK
+        return self.image.shape[0] if len(self.image.shape) == _IMAGE_RANK else 1
 
     @property
     def channels(self) -> int:
@@ -70,7 +66,7 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
 
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the graph for an image batch of this size."""
-        feeds = {self.image.name: images if self._has_batch else images[0]}
+        feeds = {self.image.name: images if len(self.image.shape) == _IMAGE_RANK else images[0]}
         if self.target_sizes is not None:
             size = np.array([[width, height]], self.target_sizes.datatype.dtype)
             feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)

@@ -190,11 +190,6 @@ class Reply(msgspec.Struct, frozen=True, eq=False):
             name == b"connection" and b"close" in value.lower() for name, value in self.scope["headers"]
         )
 
-    async def send(self, answer: HttpResponse) -> None:
-        """Send a complete response."""
-        await self.start(answer)
-        await self.transmit({"type": "http.response.body", "body": answer.content, "more_body": False})
-
     async def start(self, answer: HttpResponse, *, close: bool = False, streamed: bool = False) -> None:
         """Send status and headers. The length of a streamed response is not known yet."""
         context = self.context
@@ -217,9 +212,9 @@ class Reply(msgspec.Struct, frozen=True, eq=False):
         """Send a part of the content."""
         await self.transmit({"type": "http.response.body", "body": content, "more_body": True})
 
-    async def end(self) -> None:
-        """End the response."""
-        await self.transmit({"type": "http.response.body", "body": b"", "more_body": False})
+    async def end(self, content: bytes = b"") -> None:
+        """Send the last part of the content, and end the response."""
+        await self.transmit({"type": "http.response.body", "body": content, "more_body": False})
 
 
 def compressed(encode: Callable[..., HttpResponse], encodings: str, *arguments: Any) -> HttpResponse:

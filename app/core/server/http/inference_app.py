@@ -153,7 +153,8 @@ class InferenceApp:
         except BaseException:  # `SystemExit` from a codec must not stop the server
             _logger.exception("request failed", extra={"request_id": context.request_id})
             answer = route.error_response(InferenceError(ErrorKind.INTERNAL, _FAILED))
-        await reply.send(answer)
+        await reply.start(answer)
+        await reply.end(answer.content)
 
     async def _start(self, route: Route, head: RequestHead, body: Body, context: RequestContext) -> StartedCall:
         """Read the body, and create the call.
