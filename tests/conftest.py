@@ -37,9 +37,16 @@ SLOW = tuple(
 
 RARE = tuple(
     _TESTS / name
-    for name in ("clients", "fuzz", "installed/test_extras.py", "plugins/ray/test_ray_serve.py")
+    for name in (
+        "clients", "fuzz", "installed/test_extras.py", "plugins/ray/test_ray_serve.py",
+        "deploy/test_image.py", "browser/test_accessibility.py", "faults/test_soak.py",
+        "plugins/conformance/test_deliberate_faults.py", "plugins/conformance/test_foreign_servers.py",
+        "plugins/transformers/torch/test_command.py", "plugins/transformers/torch/test_timm.py",
+        "plugins/isolation/test_server.py", "plugins/recording/test_truth_kill.py",
+        "plugins/evaluation/truths/test_labelling_round.py",
+    )
 )  # fmt: skip
-"""Foreign clients, Ray's matrix, extras and malformed requests: only `make test-all` runs them."""
+"""Foreign clients, Ray's matrix, extras, malformed requests, and files that take half a minute: `make test-all`."""
 
 LONGEST = tuple(
     _TESTS / name
@@ -91,7 +98,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     return (
-        expression.startswith("slow") and is_test and not slow and "mark.slow" not in collection_path.read_text()
+        expression in ("slow", "slow and not rare")
+        and is_test
+        and not slow
+        and "mark.slow" not in collection_path.read_text()
     ) or None
 
 

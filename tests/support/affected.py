@@ -1,4 +1,6 @@
-"""Which slow tests a change needs: those of the plugins that it touches, and of plugins that require these.
+"""Which slow tests a change needs: the tests of the plugins that it touches, and of plugins that require these.
+
+A change of core needs the slow tests of core, of faults and of whole servers.
 
 CI runs them, and one test of every other area: ``pytest --affected``.
 """
@@ -17,6 +19,9 @@ MAX_COMMITS = 30
 
 ALL = "all"
 """The area of files that every test may depend on."""
+
+_CORE = ("core", "tasks", "conformance", "faults", "platform")
+"""Areas of tests that a change of core, tasks or metadata needs, and of what tests share."""
 
 _AREAS = {"deploy": ("deploy", "installed"), "docs": ("installed",), "README.md": ("installed",)}
 _WITHOUT_TESTS = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "mkdocs.yml")
@@ -41,6 +46,8 @@ def changed_areas(files: Iterable[str]) -> Collection[str]:
             areas.add(area_of_test(PurePosixPath(*file.parts[1:])))
         elif first in _AREAS:
             areas.update(_AREAS[first])
+        elif first in ("app", "tasks", "metadata", "tests"):
+            areas.update(_CORE)
         elif first not in _WITHOUT_TESTS:
             areas.add(ALL)
     return areas
