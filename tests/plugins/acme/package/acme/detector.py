@@ -4,7 +4,7 @@ import numpy as np
 
 from charioteer.plugins import (
     Candidates,
-    DetectionParameters,
+    DetectionInput,
     GraphView,
     Layout,
     Match,
@@ -14,10 +14,10 @@ from charioteer.plugins import (
 )
 
 
-def decode(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def decode(answer: RawOutputs, item: DetectionInput) -> Candidates:
     """Return the objects of one image, in pixels of the input: outputs have no batch here."""
     (rows,) = answer.outputs
-    chosen = best_indices(rows[:, 4], parameters.score_threshold, len(rows))
+    chosen = best_indices(rows[:, 4], item.floor, len(rows))
     x, y, width, height, scores, classes = rows[chosen].astype(np.float32).T
     boxes = np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], axis=1)
     return Candidates(boxes=boxes, scores=scores, class_ids=classes.astype(np.intp), extras=boxes[:, :0])
