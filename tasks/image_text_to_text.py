@@ -78,7 +78,7 @@ class PromptedImage(msgspec.Struct, frozen=True, eq=False):
     """An image and its prompts, or a conversation about any number of images.
 
     The messages of a conversation are in `parameters`, and its last question is the only prompt; it may have no images.
-    `path` is that of the prompts, or the messages, in the request, for error messages.
+    `path` leads to the prompts, or the messages, in the request, for error messages.
     """
 
     images: Sequence[Image]

@@ -113,7 +113,7 @@ _BUILT_IN = tuple(_registered.values())
 
 
 def all_task_types() -> Sequence[TaskType]:
-    """Return the built-in task types and those of plugins."""
+    """Return the built-in task types and the plugins'."""
     return tuple(_registered.values())
 
 
@@ -253,7 +253,7 @@ class ExplainableTask(Protocol[InputT]):
     def targets(self, prediction: Any, filtered: Any, label: str | None, max_objects: int, /) -> Any:
         """Return the K predictions to explain, with `labels` and `scores` by descending score.
 
-        `prediction` is that of the model, and `filtered` the same after `postprocess`. With `label`, only this class is
+        `prediction` comes from the model, `filtered` is the same after `postprocess`. With `label`, only this class is
         explained; `max_objects` limits objects. Raise INVALID_REQUEST, with the path ``label``, if the model has no
         such class.
         """

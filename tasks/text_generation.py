@@ -40,7 +40,7 @@ class GeneratedText(msgspec.Struct, frozen=True):
 class Generation(msgspec.Struct, frozen=True, eq=False):
     """The continuation of one text, and why it ends.
 
-    `usage` has the counts of its tokens and those of the prompt; None if not known.
+    `usage` has the counts of its tokens and the prompt's; None if not known.
     """
 
     text: str

@@ -169,7 +169,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     identities: api.IdentityProvider | None = None  # of clients without API keys; of one plugin only
     handlers: Sequence[api.RouteHandler] = ()  # routes of the main port
     operations: Sequence[api.Endpoint] = ()  # their descriptions for OpenAPI
-    # Returns the response to ``/`` for browsers; of several plugins, that of the last one by name is used.
+    # Returns the response to ``/`` for browsers; of several plugins, the last one by name decides.
     home: Callable[[api.HttpRequest], api.Response[Any]] | None = None
     costly_prefixes: Sequence[str] = ()  # of paths where GET may be long or endless, so that HEAD is rejected
     # The views of the page that this server has, by id; each with the function that returns its data, or None.
@@ -202,7 +202,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     """All hooks."""
 
     api: int  # the version of this file that the plugin was written for
-    name: str = ""  # by default that of its package or entry point
+    name: str = ""  # by default the name of its package or entry point
     summary: str = ""  # what it adds, in one sentence; by default the docstring of its package
     requires: Sequence[str] = ()  # names of the plugins that it imports; it is skipped without them
     extra: str = ""  # of the distribution, which its imports need

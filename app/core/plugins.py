@@ -49,12 +49,12 @@ class PluginRegistry(LoadedPlugins):
 
     @cached_property
     def settings_class(self) -> "type[ServerSettings]":
-        """Return the class of all options of ``serve``: those of core and of every plugin, in one object."""
+        """Return the class of all options of ``serve``, of core and of every plugin, in one object."""
         return self._composed_options(_SERVER_SETTINGS.load(), "settings")
 
     @cached_property
     def model_options_class(self) -> "type[ModelOptions]":
-        """Return the class of the options of commands that load models: those of core and of every plugin."""
+        """Return the class of the options of commands that load models, of core and of every plugin."""
         return self._composed_options(_MODEL_OPTIONS.load(), "model_options")
 
     def _composed_options(self, base: type[T], hook: str) -> type[T]:
@@ -67,7 +67,7 @@ class PluginRegistry(LoadedPlugins):
 
     @cached_property
     def model_settings_class(self) -> "type[ModelSettings]":
-        """Return the class of the settings of a model: those of core and of every plugin."""
+        """Return the class of the settings of a model, of core and of every plugin."""
         base = _MODEL_SETTINGS.load()
         # Settings name task types and parameters, so that these must exist before the first settings are read.
         _ = self.task_types, self.parameters

@@ -8,7 +8,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits on one request. Those of an image are checked with its header, before it is decoded.
+    """The limits on one request. Limits of an image are checked with its header, before it is decoded.
 
     Attributes:
         max_request_bytes: bytes of a body after decompression.

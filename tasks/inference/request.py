@@ -53,12 +53,12 @@ class InferenceRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     lenient_inputs: bool = False
 
     def parameter(self, index: int, name: str) -> object:
-        """Return parameter `name` of input `index`, by default that of the request; None if both lack it."""
+        """Return parameter `name` of input `index`, by default of the request; None if both lack it."""
         own_value = self.inputs[index].parameters.get(name)
         return own_value if name not in self.parameters or not _is_null(own_value) else self.parameters[name]
 
     def parameters_of(self, index: int) -> Mapping[str, object]:
-        """Return the parameters of input `index` merged over those of the request."""
+        """Return the parameters of input `index` merged over the request's."""
         own_parameters = self.inputs[index].parameters
         if not self.parameters:
             return own_parameters

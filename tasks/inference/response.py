@@ -61,7 +61,7 @@ class InferenceResponse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One decoded input of the model, such as an `ImageItem`, and its prediction.
 
-    `input` is the index of the input in the request, and `index` that of the sample in the input.
+    `input` is the index of the input in the request, and `index` the position of the sample in the input.
     """
 
     input: int

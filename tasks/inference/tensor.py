@@ -1,6 +1,6 @@
 """Named tensors: arrays of numbers, or opaque BYTES elements.
 
-The datatypes and their sizes are those of the Open Inference Protocol ("Tensor Data Types").
+The datatypes and their sizes come from the Open Inference Protocol ("Tensor Data Types").
 """
 
 from collections.abc import Mapping, Sequence

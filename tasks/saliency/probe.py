@@ -28,7 +28,7 @@ def take(predictions: PredictionT, indices: Sequence[int]) -> PredictionT:
 
 
 def select_targets(predictions: PredictionT, label: str | None, max_objects: int) -> PredictionT:
-    """Return the objects to explain, in order: those of class `label` or all, up to `max_objects`."""
+    """Return the objects to explain, in order: of class `label` or all, up to `max_objects`."""
     selected = [index for index, own_label in enumerate(predictions.labels) if label in (None, own_label)]
     return take(predictions, selected[:max_objects])
 

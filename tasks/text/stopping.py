@@ -9,7 +9,7 @@ from tasks.task import Model, StreamingModel, TextChunk, TextPrediction
 
 
 class ChunkCollector:
-    """Joins the chunks of answers: `answers` has, by item, those of its prompts so far, each as one chunk."""
+    """Joins the chunks of answers: `answers` has, by item, the answers to its prompts so far, each as one chunk."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, list[list[TextChunk]]] = {}

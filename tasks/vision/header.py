@@ -60,7 +60,7 @@ def read_header(data: bytes, *, allow_avif_jpeg2000: bool = False, max_scans: in
 
     JPEG, PNG, GIF and TIFF are read here: JPEG and PNG are the most frequent formats, Pillow reads all comments of a
     GIF, and it cannot open each TIFF that OpenCV decodes. Pillow reads the headers of other formats, without decoding.
-    Those of AVIF and JPEG 2000 do not bound the memory of a decoder. Raise INVALID_REQUEST if the bytes are not an
+    Headers of AVIF and JPEG 2000 do not bound the memory of a decoder. Raise INVALID_REQUEST if the bytes are not an
     image of an accepted format, and as `jpeg_header`, which explains `max_scans`.
     """
     if data.startswith(JPEG_START):

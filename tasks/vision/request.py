@@ -32,7 +32,7 @@ ParametersT_co = TypeVar("ParametersT_co", bound=SelectionParameters, covariant=
 
 
 class PixelBudget:
-    """Count the pixels that a request may still decode: those of each image, and of all its images."""
+    """Count the pixels that a request may still decode, of each image and of all its images."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

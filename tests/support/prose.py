@@ -23,6 +23,8 @@ DIALECT = (
     "refuse", "refuses", "refused", "refusing", "refusal", "refusals",
 )  # fmt: skip
 MAX_WORDS = 25
+MAX_PRONOUNS = {".py": 30, ".md": 10}
+"""How often all files of the product, and all documents, may say *those of*: readers look back for its noun."""
 
 _DIALECT = re.compile(r"\b(" + "|".join(word.replace(" ", r"\s+") for word in DIALECT) + r")\b", re.IGNORECASE)
 _NAME_DIALECT = re.compile(
@@ -34,6 +36,7 @@ _ALLOWED = re.compile(
     re.IGNORECASE,
 )
 """Prompts for models, whose wording is data, a key of the page's JSON export, and names that logs and OpenAI have."""
+_PRONOUN = re.compile(r"\b(those|that|the one) of\b", re.IGNORECASE)
 _FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])[\"')*]*\s+")
 _SKIPPED = ("fixtures/images", "fixtures/models", "fixtures/wire", "LICENSE", "CHANGELOG.md", "tests/support/prose.py",
@@ -151,9 +154,26 @@ def long_sentences(path: Path) -> Iterator[Finding]:
                 yield Finding(path, passage.line, sentence)
 
 
+def too_many_pronouns() -> Iterator[Finding]:
+    """Yield the places with *those of* or *that of* instead of a noun, of each kind of file with more than allowed."""
+    for suffix, folders in ((".py", ("app", "tasks", "metadata")), (".md", ("docs", *_TOP_LEVEL[:3]))):
+        found = [
+            Finding(file, passage.line, match.group())
+            for file in files(*folders)
+            if file.suffix == suffix
+            for passage in passages(file)
+            for match in _PRONOUN.finditer(passage.text)
+        ]
+        if len(found) > MAX_PRONOUNS[suffix]:
+            yield from found
+
+
 def main(*paths: str) -> int:
     """Print every finding below `paths`, and return how many there are."""
-    count = 0
+    findings = [] if paths else [*too_many_pronouns()]
+    count = len(findings)
+    for finding in findings:
+        print(f"{finding.path.relative_to(ROOT)}:{finding.line}: {finding.text}")  # noqa: T201
     for file in files(*paths):
         findings = [*dialect(file), *(long_sentences(file) if file.suffix == ".md" else ())]
         count += len(findings)

@@ -67,7 +67,7 @@ def _check_files(source: ModelSource) -> list[ModelFile] | None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     digests = _parsed(manifest, content)
     files = [_verified(file, digests, manifest) for file in manifest_files(source)]
-    # Those of this version, and those beside the versions.
+    # Files of this version, and files beside the versions.
     expected = {
         path for path in digests if source.root is None or len(path.parts) == 1 or path.parts[0] == source.folder.name
     }

@@ -114,7 +114,7 @@ def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequen
     """Say what replaces a removed command or option, or which plugins that are not loaded have or may have it."""
     name = words[0]
     if isinstance(error, UnknownOptionError):
-        # Those of the file of `--config` are called `[name]`.
+        # Options in the file of `--config` are called `[name]`.
         option = (error.token.keyword or error.token.value).partition("=")[0]
         name = f"{name} --{option.strip('-[]').replace('_', '-')}"
     if advice := removed_advice(name):

@@ -60,7 +60,7 @@ class Engine(Readiness):
         queue_limits: limits on waiting requests; requests beyond them are rejected at once.
 
     Attributes:
-        admission: counts the inferences that run, wait, arrive or stream, without those of other lanes.
+        admission: counts the inferences that run, wait, arrive or stream in this lane.
         extensions: names of extensions of the Open Inference Protocol that plugins add.
         provided: what the plugins of the server give each other.
         draining: whether long requests should finish early, because the server stops.

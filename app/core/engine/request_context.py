@@ -17,7 +17,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResult
 
 _MAX_MODEL_NAME = 255
-"""Characters of a model's name in logs, traces and records; those of served models are not longer."""
+"""Characters of a model's name in logs, traces and records; served models have no longer names."""
 
 # Seeded once: `os.urandom` for every request costs a system call and releases the GIL. The ids are not secrets.
 _RANDOM = random.Random()  # noqa: S311

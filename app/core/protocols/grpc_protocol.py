@@ -63,7 +63,7 @@ class GrpcMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Methods that a plugin adds to the service of another protocol.
 
     Attributes:
-        permissions: as those of `GrpcProtocol`.
+        permissions: as in `GrpcProtocol`.
         handlers: returns the methods by name, as `GrpcProtocol.handlers`.
         target_model: as `GrpcProtocol.target_model`.
     """

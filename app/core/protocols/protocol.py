@@ -58,7 +58,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         answer_media_types: media types of answers only, such as server-sent events.
         body_required: whether a request with `body` must have one.
         failures: HTTP statuses of errors.
-        statuses: HTTP statuses of kinds of errors, if they differ from those of `app.core.protocols.status`.
+        statuses: HTTP statuses of kinds of errors, if they differ from `app.core.protocols.status`.
         permission: the permission that a client needs; ``admin`` by default.
         changes_state: whether it changes the server's state although its method is GET.
         handle: returns the response or an object to send as JSON, or awaits one of them. Raises an

@@ -38,7 +38,7 @@ def valid_id(value: str | None) -> str | None:
 def new_context(headers: Mapping[str, str], protocol: str, address: str) -> RequestContext:
     """Return the context of a request; make an id if it has none.
 
-    The names of `headers`, of HTTP or metadata of gRPC, are in lower case. `address` is that of the client.
+    The names of `headers`, of HTTP or metadata of gRPC, are in lower case. `address` is the client's.
     """
     request_id = valid_id(headers[REQUEST_ID_HEADER]) if REQUEST_ID_HEADER in headers else None
     context = RequestContext(protocol=protocol, request_id=request_id or new_request_id(), address=address)

@@ -65,7 +65,7 @@ class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The saliency map of one prediction in an image, at the resolution of the masks: `coarse` (rows, columns), 0..1.
 
-    `score` is that of the unmasked image. `record` is that of the prediction in the answer. `width` and `height` are
+    `score` belongs to the unmasked image. `record` belongs to the prediction in the answer. `width` and `height` are
     those of the upright original image in pixels. The model processed `samples` masked copies: fewer than requested if
     time ran out.
     """

@@ -40,7 +40,7 @@ _PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParamet
 
 
 class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A result, whose timings include those of its explanations.
+    """A result, whose timings include its explanations.
 
     `samples` counts the masked copies of images, or the copies of rows, that the model processed.
     """

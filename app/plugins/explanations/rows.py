@@ -1,6 +1,6 @@
 """Explain rows of numbers: how much each number contributes to the model's score, as a Shapley value.
 
-Numbers of a baseline replace those of a row and return in a random order. A number's importance is the mean change of
+Numbers of a baseline replace a row's numbers and return in a random order. A number's importance is the mean change of
 the score when it returns (Štrumbelj and Kononenko 2014). The importances of a row add up to the difference between the
 scores of the row and of the baseline, for any number of orders.
 """
@@ -32,7 +32,7 @@ class RowExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
         samples: copies of each row with replaced numbers; a multiple of the numbers in a row is used.
         seed: seed of the random orders; the same seed gives the same explanation.
         label: the label or the index of the output to explain. By default the highest output of each row.
-        baseline: the numbers that replace those of a row: zeros, the mean of the request's rows, or given numbers.
+        baseline: the numbers that replace a row's: zeros, the mean of the request's rows, or given numbers.
         max_seconds: time after which the explanation ends with the orders so far; the server's limit also applies.
     """
 
@@ -47,7 +47,7 @@ class RowExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
 class RowImportance(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The explanation of one row.
 
-    `label` is that of the explained output, or its index as text; empty for a model with one output. `importances` are
+    `label` names the explained output, or has its index as text; empty for a model with one output. `importances` are
     those of each number of the row, by input; they add up to `score` - `baseline_score`, the outputs for the row and
     the baseline. `samples` counts the copies of the row that the model processed.
     """

@@ -83,7 +83,7 @@ INTERFACES: Mapping[str, TaskOutputs] = {
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph's metadata file, after the check. A side of -1 is that of the image, others are pixels: height, width."""
+    """A graph's metadata file, after the check. A side of -1 is the image's own, others are pixels: height, width."""
 
     file: Path
     metadata: ContractMetadata
@@ -177,7 +177,7 @@ def _check(file: Path, metadata: ContractMetadata, session: GraphSession) -> tup
 
 
 def _graph_fault(task: TaskOutputs, session: GraphSession) -> str:
-    """Return how the inputs and outputs of a graph differ from those of JATIC_ONNX, "" if they do not."""
+    """Return how the inputs and outputs of a graph differ from JATIC_ONNX, "" if they do not."""
     inputs, outputs = ([spec.name for spec in specs] for specs in (session.inputs, session.outputs))
     if inputs != ["image"]:
         return f'{NAME} has one input "image", but the graph has {_quoted(inputs)}'

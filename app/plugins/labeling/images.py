@@ -59,7 +59,7 @@ class ImageReader:
             )
         self._token = ("", 0.0)
         self._trust = ssl.create_default_context()
-        # httpx logs every URL, and those of buckets contain signatures.
+        # httpx logs every URL, and URLs of buckets contain signatures.
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
     async def read(self, value: str, task: object, limits: Limits) -> bytes:
@@ -90,7 +90,7 @@ class ImageReader:
             image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
         except InferenceError:
             # Other errors about images quote their first bytes.
-            raise invalid("Expected the address of an image, got that of another file") from None
+            raise invalid("Expected the address of an image, got another file") from None
         return data
 
     def _address(self, value: str, task: object) -> httpx.URL:

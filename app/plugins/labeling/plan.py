@@ -136,7 +136,7 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
 
 
 def with_labels_of_model(plan: Plan, annotation: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return an annotation of a project with the labels of the model instead of those of the project.
+    """Return an annotation of a project with the labels of the model instead of the project's.
 
     Raise INVALID_REQUEST if a label of the project stands for several of the model, or if it has no list of regions.
     """
@@ -216,7 +216,7 @@ def parse_label_config(text: str, path: str) -> LabelConfig:
     if len(text) > _MAX_CHARACTERS:
         raise too_large(_MAX_CHARACTERS, "characters", len(text), path)
     config = LabelConfig([], {})
-    labels: list[list[TagLabel]] = [[]]  # those of each open tag
+    labels: list[list[TagLabel]] = [[]]  # the labels of each open tag
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         name, value = attributes.get("name"), attributes.get("value")

@@ -86,7 +86,7 @@ class WireProject(msgspec.Struct, frozen=True):
 
 
 class WireEvent(msgspec.Struct, frozen=True):
-    """An event of a project. That of an annotation has the task."""
+    """An event of a project. An annotation's event has the task."""
 
     action: str = ""
     project: WireProject = WireProject()

@@ -7,7 +7,7 @@
   them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells; a
   landmark is an offset from that corner, in cells.
 - ``mediapipe``: MediaPipe's detectors of faces (BlazeFace), palms and persons: ``regressors`` [b, N, 4 + 2 * K] and
-  ``classificators`` [b, N, 1], as tf2onnx names those of BlazeFace. A row is cx, cy, w, h and K points in input pixels,
+  ``classificators`` [b, N, 1], as tf2onnx names BlazeFace's. A row is cx, cy, w, h and K points in input pixels,
   where cx, cy and the points are relative to the centre of a cell. Scores are logits. Cells follow each other by row,
   with several anchors each, from the finest grid to the coarsest. Overlapping boxes of one object are averaged by their
   scores (`NonMaxSuppressionCalculator`, WEIGHTED).

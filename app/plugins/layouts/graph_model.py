@@ -30,7 +30,7 @@ _DATATYPES = tuple(datatype for datatype in Datatype if datatype not in (Datatyp
 
 
 class GraphModel:
-    """A graph of any framework whose images and outputs are handled as those of an ONNX file.
+    """A graph of any framework whose images and outputs are handled as for an ONNX file.
 
     Labels, the layout and the preprocessing come from `folder`: its ``model-settings.json``, ``config.json``,
     ``preprocessor_config.json`` and label files. Everything else is inferred from the outputs for a blank image. Raise

@@ -79,7 +79,7 @@ def _fits_objectness(view: GraphView, *, name: str) -> bool:
         return False
     if view.classes is not None:
         return columns == BOX_VALUES + 1 + view.classes and (count > MAX_DETECTION_ROWS or count in cells | anchors)
-    # Wider rows may hold landmarks, as those of YOLOv5-face.
+    # Wider rows may hold landmarks, as in YOLOv5-face.
     has_grids_only = all(other.blank.ndim == _GRID_RANK for other in others)
     return columns in (DETECTION_VALUES, DETECTION_VALUES + 1) and count in cells | anchors and has_grids_only
 

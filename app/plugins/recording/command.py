@@ -87,7 +87,7 @@ def inferences(
 
 
 def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInference]:
-    """Replace the records by those of the truth, with a score of 1; by None without them, which are left out."""
+    """Replace the records by the truth's, with a score of 1; by None without them, which are left out."""
     truths = [item.truth.records if item.truth and item.truth.complete else None for item in batch]
     scored = [None if records is None else [{**record, "score": 1.0} for record in records] for records in truths]
     return [msgspec.structs.replace(item, records=records) for item, records in zip(batch, scored, strict=True)]

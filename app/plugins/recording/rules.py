@@ -57,7 +57,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_shadow(self) -> bool:
-        """Return whether the rule compares the answer with that of a shadow version, which comes later."""
+        """Return whether the rule compares the answer with a shadow version's, which comes later."""
         return any(condition.key == "disagreement" for condition in self.conditions)
 
     def matches(self, event: RequestContext, differing: int | None = None) -> bool:

@@ -68,7 +68,7 @@ class SourceImage(msgspec.Struct, frozen=True, kw_only=True):
 class Source:
     """The images of a source, which `text` names, in the same order each time.
 
-    Only the names of one folder are in memory, or those of the whole source if it is a URL or glob.
+    Only the names of one folder are in memory, or all names of a URL or glob.
     """
 
     def __init__(self, text: str) -> None:
@@ -154,7 +154,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_image(path: str) -> bool:
-    """Return whether a name is that of an image, of a recorded image or of a tar file."""
+    """Return whether a name stands for an image, a recorded image or a tar file."""
     name = path.rpartition("/")[2]
     ending = PurePosixPath(name).suffix.lower()
     return ending in IMAGE_ENDINGS or ending == _TAR or DIGEST.fullmatch(name) is not None

@@ -43,7 +43,7 @@ class TruthStore:
 
     Args:
         dsn: the address of the store. It is opened and migrated at the first use.
-        redaction: redacts records of truths as those of answers.
+        redaction: redacts records of truths as of responses.
         seconds: timeout of one query; None for no timeout.
     """
 

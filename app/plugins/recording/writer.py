@@ -253,7 +253,7 @@ class Writer:
         return waiting
 
     def _fail_requests(self, requests: Sequence[PendingRequest], reason: str) -> None:
-        """Fail those of `requests` that are not done."""
+        """Fail the `requests` that are not done."""
         requests = [request for request in requests if not request.done]
         if not requests:
             return

@@ -42,7 +42,7 @@ class VersionAgreement(msgspec.Struct, frozen=True, kw_only=True):
     agreed: Estimate  # share of images with the same answer
     mean_iou: float | None  # mean IoU of objects with partners; None without objects
     score_difference: float  # mean of the largest difference of scores in an image
-    # Median milliseconds of the shadow version's model, divided by that of the champion. It is an upper bound,
+    # Median milliseconds of the shadow version's model, divided by the champion's. It is an upper bound,
     # because the shadow version runs with low priority.
     time_ratio: float
 

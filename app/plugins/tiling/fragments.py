@@ -27,7 +27,7 @@ _MARGIN = 0.03
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the tiles of an image show: N `shapes` with finite `scores`. Those of different classes are never the same.
+    """What the tiles of an image show: N `shapes` with finite `scores`. Shapes of different classes are never the same.
 
     `tiles` (N,) are the tile of each object, and `cut` (N,) whether it is a fragment.
     """

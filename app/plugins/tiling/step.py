@@ -108,7 +108,7 @@ class TilingStep:
             tiles = [*tiles, Tile(0, 0, image.width, image.height)] if self._settings.full else tiles
         for start in range(0, len(tiles), self._chunk):
             chunk = tiles[start : start + self._chunk]
-            # Tiles are views: of their pixels, only those of one chunk are copied at a time.
+            # Tiles are views: only the pixels of one chunk are copied at a time.
             inputs = [msgspec.structs.replace(item, image=tile.cut(image, kind)) for tile in chunk]
             for tile, prediction in zip(chunk, run(inputs), strict=True):
                 merger.add(tile, prediction)

@@ -176,7 +176,7 @@ def test_error_text_does_not_contain_the_body_and_images_have_a_limit(site: Site
     site.answers["/data/text"] = 200, {}, b"secret text"
     images = reader(url=site.url)
     assert rejection(images, "/data/missing") == "Expected an image, got the status 404 from 127.0.0.1"
-    assert rejection(images, "/data/text") == "Expected the address of an image, got that of another file"
+    assert rejection(images, "/data/text") == "Expected the address of an image, got another file"
     assert read(images, "/data/image", len(IMAGE)) == IMAGE
     assert f"Expected at most {len(IMAGE) - 1} bytes" in rejection(images, "/data/image", len(IMAGE) - 1)
 

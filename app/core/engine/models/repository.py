@@ -122,7 +122,7 @@ class Repository:
     async def refresh(self) -> None:
         """Load new and changed models from disk, and unload removed ones.
 
-        Changes are found by comparing fingerprints with those of the last call; the first call changes nothing. A model
+        Changes are found by comparing fingerprints with the last call's; the first call changes nothing. A model
         that was unloaded on purpose, or that failed to load, is not loaded again before its files change. If no
         models can be found, nothing is unloaded: the disk is more likely unavailable than empty.
         """

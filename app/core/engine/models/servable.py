@@ -57,7 +57,7 @@ class Servable:
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
-        parameter_types: the types of the parameters of its inputs: one of the task, and those of plugins.
+        parameter_types: the types of the parameters of its inputs: one of the task, and more of plugins.
         streams: whether its answers are texts that `stream` can generate in chunks.
     """
 

@@ -98,7 +98,7 @@ class Admission:
         model_limit: return the `max_waiting` of a model's settings, None if they have none.
         multi_model: return whether there is more than one model.
         expected_wait: return the seconds that one more request for a model is likely to wait.
-        clients: the limit on each client, if several objects share it; by default that of `queue_limits`.
+        clients: the limit on each client, if several objects share it; by default from `queue_limits`.
         unit: name of the requests in messages.
     """
 
@@ -169,7 +169,7 @@ class Admission:
             if timeout <= 0:
                 raise deadline_error()
             if not timeout <= MAX_TIMEOUT_SECONDS:
-                raise invalid("Expected a number of milliseconds, from 0 to those of 30 days", TIMEOUT_HEADER)
+                raise invalid("Expected a number of milliseconds, from 0 to 30 days", TIMEOUT_HEADER)
             max_seconds = min(timeout, max_seconds or math.inf)
         return None if max_seconds is None else time.monotonic() + max_seconds
 

@@ -43,7 +43,7 @@ class _Worker:
 
 
 class ThreadPool:
-    """Run jobs: those of one model in order, those of several models with fair queueing.
+    """Run the jobs of one model in order, and of several models with fair queueing.
 
     Args:
         count: number of running threads, without those inside `release_worker`. Up to `count` more may run for models

@@ -191,6 +191,6 @@ class ImageGraph:
         ]
         if self._unbatched:
             return [RawOutputs(converted, placements[0], height, width)]
-        # Further rows are those of images that fill a batch of fixed size.
+        # Further rows belong to images that fill a batch of fixed size.
         rows = zip(placements, *converted, strict=False)
         return [RawOutputs(own_outputs, placement, height, width) for placement, *own_outputs in rows]

@@ -80,7 +80,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
 
 
 def _decide_labels(match: Match, model_files: ModelFiles, facts: list[Fact]) -> Sequence[str]:
-    """Return the labels in the files, or else those of the layout, or else class numbers.
+    """Return the labels in the files, else the layout's labels, else class numbers.
 
     Raise ModelError if the numbers of labels and classes differ.
     """

@@ -79,7 +79,7 @@ def open_session(source: ModelSource) -> Session:
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
     """Return whether TENSOR without a preprocessing is declared, or no task is declared and no input can be an image.
 
-    An input without a batch dimension is taken for an image only if the outputs are those of torchvision's detectors.
+    An input without a batch dimension is taken for an image only if the outputs look like torchvision's detectors.
     """
     if source.settings.task_type is not None:
         has_preprocessing = source.settings.preprocessing != PreprocessingSettings()

@@ -93,7 +93,7 @@ class MaskGrid:
         return [contour + np.array([left, top], np.float32) for contour in contours_of_mask(mask)]
 
     def _enlarge(self, part: NDArray[np.float32], corner: tuple[int, int], tile: _Tile) -> NDArray[np.float32]:
-        """Interpolate `part` bilinearly at the pixels of a tile; `corner` is that of `_contours`."""
+        """Interpolate `part` bilinearly at the pixels of a tile; `corner` is the same as for `_contours`."""
         column, row, width, height = tile
         to_cells = np.array(
             [

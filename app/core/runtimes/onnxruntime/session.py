@@ -217,7 +217,7 @@ def run_bound(
 ) -> list[NDArray[Any]]:
     """Run a session with IOBinding, which copies inputs and outputs once each, and return the outputs `names`.
 
-    `memory` is that of a `Device`, and `ort_value` is ONNX Runtime's class `OrtValue`.
+    `memory` comes from a `Device`, and `ort_value` is ONNX Runtime's class `OrtValue`.
     """
     binding = session.io_binding()
     for name, array in feeds.items():

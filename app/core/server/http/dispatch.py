@@ -53,7 +53,7 @@ class AllowedMethods:
 
     @cached_property
     def _patterns(self) -> Sequence[tuple[re.Pattern[str], set[str]]]:
-        # Those of verbs, and without parameters, come first.
+        # Routes with verbs, and routes without parameters, come first.
         paths = sorted(self._methods, key=lambda path: (path.count("{"), -path.count(":"), -len(path)))
         patterns = [re.sub(r"\{[^}]*\}", "[^/]+", re.sub(r"\{\w+:path\}", ".+", path)) for path in paths]
         return [(re.compile(pattern), self._methods[path]) for path, pattern in zip(paths, patterns, strict=True)]

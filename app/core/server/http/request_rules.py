@@ -48,7 +48,7 @@ def guard_requests(
     origins: Collection[str] = (),
     rejection_body: RejectionBody = lambda _, message: msgspec.json.encode({"error": message}),
 ) -> ASGIApp:
-    """Return an application that rejects unclear requests (RFC 9112), and those of pages of other origins with 403.
+    """Return an application that rejects unclear requests (RFC 9112), and requests of pages of other origins with 403.
 
     Browsers send simple requests for any page and only hide the response from it: a hostile page could unload models on
     a server that only its reader can reach. Browsers report the source of a request in `Sec-Fetch-Site` (W3C, Fetch

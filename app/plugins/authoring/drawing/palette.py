@@ -61,7 +61,7 @@ def colour_of(label: str, labels: Sequence[str] = ()) -> Colour:
 
 @lru_cache(maxsize=64)
 def colours_of(labels: tuple[str, ...]) -> Mapping[str, Colour]:
-    """Return a colour for each label of one model, in any order. Those of more labels than colours repeat."""
+    """Return a colour for each label of one model, in any order. Colours repeat if there are more labels."""
     room = np.full(len(_ALL), np.inf)
     found: dict[str, Colour] = {}
     for index, label in enumerate(sorted(set(labels))):

@@ -34,7 +34,7 @@ class RecordedTruths(msgspec.Struct, frozen=True, kw_only=True):
 def read_truths(store: str, model: str | None, images: Path | None, reason: str) -> RecordedTruths:
     """Return the inferences of a store that have a truth, as a data set with answers.
 
-    Raise EvaluationError when there are none, or those of several models. Raise InferenceError when the store cannot be
+    Raise EvaluationError when there are none, or of several models. Raise InferenceError when the store cannot be
     read. Raise SettingsError when the address of the store is invalid.
     """
     query = InferenceQuery(model=model, truth="yes", error=NO_ERROR, reason=reason)

@@ -86,7 +86,7 @@ def _place_of_box(corners: _Points) -> dict[str, Any]:
 def _place_of_outlines(outlines: Sequence[_Points], image: RecordedImage) -> dict[str, Any]:
     """Return `bbox`, `area` and `segmentation` of an object from its outlines through the centres of pixels.
 
-    Area and box are those of its pixels. COCO polygons cannot have holes, and cannot be lines or points.
+    Area and box are computed from its pixels. COCO polygons cannot have holes, and cannot be lines or points.
     """
     low = np.floor(np.concatenate(outlines).min(axis=0))
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()

@@ -43,7 +43,7 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
 
     Args:
         inference: its records may also be objects with fields, and values may be of other types: they become text.
-        labels: the labels to search; those of the records by default.
+        labels: the labels to search; by default the labels of the records.
     """
     records, image = inference.records, inference.image
     columns = msgspec.structs.asdict(inference) | image_columns(image)

@@ -58,7 +58,7 @@ _STYLES = {
     "paligemma": PromptStyle(text="{image}{prompt}"),
     ENCODER_DECODER: PromptStyle(text="", in_decoder=True),
 }
-"""By model type, or by that of the image encoder; others have the defaults."""
+"""By model type, or by the type of the image encoder; others have the defaults."""
 
 
 def prompt_style(config: Any) -> PromptStyle:

@@ -25,7 +25,7 @@ PredictionT = TypeVar("PredictionT")
 class Sampler:
     """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
 
-    The order is that of Hugging Face: temperature, then top_k, then top_p. Without a seed every answer is different.
+    The order is Hugging Face's: temperature, then top_k, then top_p. Without a seed every answer is different.
     """
 
     def __init__(self, parameters: SamplingParameters) -> None:

@@ -19,7 +19,7 @@ class _Family(msgspec.Struct, frozen=True):
     """Architectures that are loaded and run in the same way.
 
     Attributes:
-        kind: which head runs them. The names are those of Hugging Face pipelines where one exists.
+        kind: which head runs them. The names come from Hugging Face pipelines where one exists.
         table: name of transformers' table from model type to class name.
         auto: suffix of transformers' auto class that loads them.
     """

@@ -81,7 +81,7 @@ class Exporter:
         Args:
             folder: created if it does not exist.
             opset: version of the ONNX operator set.
-            any_size: whether height and width are dynamic; otherwise they are those of a square image.
+            any_size: whether height and width are dynamic; otherwise the image is square.
 
         Returns:
             The path of the graph.

@@ -92,7 +92,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
     def _conversation_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a conversation; without a chat template, those of its only message.
+        """Return the token ids of a conversation; without a chat template, of its only message.
 
         Raise INVALID_REQUEST for messages that the template rejects, or a text with a control token of the model.
         """

@@ -43,7 +43,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return self.module(**self.to_device(inputs))
 
     def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Move arrays and tensors to the module's device, and those of floating-point numbers to its dtype."""
+        """Move arrays and tensors to the module's device, and floating-point numbers to its dtype."""
         torch = framework().torch
         moved: dict[str, Any] = {}
         for name, value in inputs.items():

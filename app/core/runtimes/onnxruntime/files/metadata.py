@@ -39,7 +39,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
         names: class names by class number; of some exporters only those numbers that have a name.
-        size: (height, width) of the exported input, pixels; -1 for that of the image.
+        size: (height, width) of the exported input, pixels; -1 for the image's own.
         suppressed: whether the graph includes non-maximum suppression.
         end_to_end: whether the network was trained to need no suppression.
         keypoints: number of keypoints that a pose model appends to each box, and of numbers for each, 2 or 3.

@@ -45,7 +45,7 @@ def decide_size(
     """Decide the (height, width) of the graph's input, pixels.
 
     The decision is added to `facts`. Only a guess depends on `task_type`, which is None before the task is known.
-    `defaults` are those of the layout. Raise ModelError if the settings contradict the graph, or a file declares an
+    `defaults` come from the layout. Raise ModelError if the settings contradict the graph, or a file declares an
     invalid size.
     """
     fixed, declared = inputs.sides, model_files.settings.preprocessing.size
@@ -81,7 +81,7 @@ def decide_preprocessing(
     task_type: TaskType,
     defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> Preprocessing:
-    """Decide the preprocessing, and add the decisions to `facts`; `defaults` are those of the layout.
+    """Decide the preprocessing, and add the decisions to `facts`; `defaults` come from the layout.
 
     Raise ModelError for settings that contradict the graph.
     """

@@ -41,7 +41,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         offset_x: input coordinate of the image's left border; negative if it is cropped.
         cut_x: columns cropped on either side before resizing; `cut_y` are rows.
         width: width of the resized image, as is its `height`.
-        left: input column of the resized image's first column; negative if it is cropped. `top` is that of its rows.
+        left: input column of the resized image's first column; negative if it is cropped. `top` is the same for rows.
     """
 
     image_width: int
@@ -191,7 +191,7 @@ class ImageBatcher:
     ) -> tuple[NDArray[Any], list[Placement]]:
         """Return the input tensor, padded with zeros to `count` images, and the placement of each image.
 
-        `frame` is the (height, width) of the tensor in pixels; by default that of the preprocessing.
+        `frame` is the (height, width) of the tensor in pixels; by default from the preprocessing.
         """
         options = self._preprocessing
         frame = frame or (options.height, options.width)

@@ -50,14 +50,14 @@ class DynamicSize(Protocol):
     """
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) of the input for that of an image, pixels."""
+        """Return the (height, width) of the input for an image's, pixels."""
         ...
 
 
 class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do.
 
-    A `height` or `width` other than -1 is that of all images, in pixels.
+    A `height` or `width` other than -1 holds for all images, in pixels.
     """
 
     height: int = -1

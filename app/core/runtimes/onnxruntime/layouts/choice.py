@@ -60,7 +60,7 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
 
 
 def _rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -> str:
-    """Return why none of `layouts`, those of `task`, reads the outputs, and what to declare."""
+    """Return why none of `layouts`, all for `task`, reads the outputs, and what to declare."""
     outputs, hidden = format_outputs(view.outputs[:_MAX_OUTPUTS]), len(view.outputs) - _MAX_OUTPUTS
     outputs += f" and {hidden} more" if hidden > 0 else ""
     choice = '; declare {"outputs": ["NAME"]} to read only some of them' if len(view.outputs) > 1 else ""

@@ -141,7 +141,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `decode` takes the `RawOutputs` of one image. Its other argument and its result depend on the task:
 
     - IMAGE_CLASSIFICATION: no other argument; the (nc,) probabilities.
-    - OBJECT_DETECTION: those of `FindObjects`; boxes are (n, 4) xyxy in input pixels.
+    - OBJECT_DETECTION: as `FindObjects`; boxes are (n, 4) xyxy in input pixels.
     - ORIENTED_OBJECT_DETECTION: the same, but boxes are (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down.
     - IMAGE_SEGMENTATION: a `SegmentationInput`; an `RawSegments`.
     - IMAGE_TEXT_TO_TEXT: no other argument; the text in the image.
@@ -229,7 +229,7 @@ def takes_text_lines(inputs: ImageInputs) -> bool:
 
 
 def is_map_or_features(output: GraphOutput, inputs: ImageInputs) -> bool:
-    """Return whether the name or the shape of an output is that of features or of a map [b, h, w] of the image."""
+    """Return whether the name or the shape of an output stands for features or for a map [b, h, w] of the image."""
     name, (height, width) = output.name.lower(), inputs.sides
     if FEATURES.search(name) or _MAPS.search(name):
         return True

@@ -181,7 +181,7 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     if rows == channels:
         return _RAW
     cells, anchors = candidate_counts(view)
-    # Several candidates for each cell are those of YOLOv5.
+    # YOLOv5 has several candidates for each cell.
     if columns == channels and rows not in anchors:
         return _TRANSPOSED
     detections = (DETECTION_VALUES, DETECTION_VALUES + 1, DETECTION_VALUES + extra)

@@ -146,7 +146,7 @@ def column(values: Sequence[object], path: str, name: str) -> NDArray[np.float32
 def check_items(
     valid: NDArray[np.bool_], values: NDArray[np.float32], expected: str, path: str | Callable[[int], str]
 ) -> None:
-    """Check that N items are completely `valid`; `path` is that of the array, or a function of an item's index."""
+    """Check that N items are completely `valid`; `path` is the array's path, or a function of an item's index."""
     if not valid.all():
         index = int(np.argwhere(~valid)[0, 0])
         got = f"{values[index]:g}" if values.ndim == 1 else quote_value(values[index].tolist())

@@ -17,8 +17,8 @@ _PRECISIONS = ("", "_fp16", "_quantized", "_int8", "_uint8", "_q4", "_q4f16", "_
 def find_component_graphs(source: ModelSource) -> Sequence[Path]:
     """Return the vision encoder, the embedding and the decoder of a vision-language model; none if one is missing.
 
-    They are in the model's folder or its subfolder ``onnx``. If a graph exists in several precisions, take that of the
-    file that the settings name, or else the most precise. A named file must be one of the three graphs.
+    They are in the model's folder or its subfolder ``onnx``. If a graph exists in several precisions, take the
+    one in the file that the settings name, or else the most precise. A named file must be one of the three graphs.
     """
     stem = "" if source.file is None else source.file.stem
     if source.file is not None and not (stem.startswith(_COMPONENTS) and source.file.suffix == _SUFFIX):

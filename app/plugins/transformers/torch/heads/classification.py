@@ -1,4 +1,4 @@
-"""Run classifiers of images. Scores are those of Hugging Face's pipelines.
+"""Run classifiers of images. Scores equal Hugging Face's pipelines.
 
 The requests of zero-shot classifiers, such as CLIP, name the classes.
 """

@@ -121,7 +121,7 @@ class TextScorer:
         _, self.raw_tokenizer = copy_tokenizer(self.tokenizer, spec.source)
         self._network = network
         self._scores = scores
-        # RoBERTa models reserve positions before a text, up to the one of the padding token.
+        # RoBERTa models reserve positions before a text, up to the padding token's.
         embeddings = getattr(network.module.base_model, "embeddings", None)
         padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
         reserved = 0 if padding is None else padding + 1
