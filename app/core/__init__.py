@@ -30,7 +30,10 @@ plugin = Plugin(
     },
     commands=(
         Command(
-            name="serve", run=Ref("app.core.cli.serve:command"), help="Serve models over HTTP and gRPC until stopped."
+            name="serve",
+            run=Ref("app.core.cli.serve:command"),
+            help="Serve models over HTTP and gRPC until stopped.",
+            group="Serve",
         ),
         Command(
             name="plugins",

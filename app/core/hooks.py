@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -39,11 +39,15 @@ class Ref(Struct, Generic[T], frozen=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when the command runs."""
+    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when the command runs.
+
+    `group` is its heading in the list of commands.
+    """
 
     name: str
     help: str
     run: Ref[Callable[..., object]]
+    group: Literal["Serve", "Model", "Answers", "Others"] = "Others"
 
 
 class TaskSupport(Struct, frozen=True, kw_only=True):

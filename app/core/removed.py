@@ -46,7 +46,7 @@ REMOVED = {
     "inferences --format csv": "export with `--to found.parquet`; DuckDB writes CSV from it (docs/recording.md)",
     "inferences --pick": "take the newest matches with `--limit`",
     "inferences --sql": "export with `--to found.parquet`, and query it with DuckDB (docs/recording.md)",
-    "/inferences/truths": "send PUT to /inferences/<id>/truth, or run `charioteer truth STORE import FILE`",
+    "/inferences/truths": "send PUT to /inferences/<id>/truth, or run `charioteer truth import STORE FILE`",
     "predict --tile": "use `--parameter tile=640`",
     **dict.fromkeys(("predict --overlap", "predict --max-tiles"), 'declare "tiling" in model-settings.json'),
     "predict --no-show": "leave it out, terminals show no images",

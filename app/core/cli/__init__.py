@@ -12,11 +12,13 @@ from typing import Any, cast
 from cyclopts import (
     App,
     CycloptsError,
+    Group,
     MissingArgumentError,
     Parameter,
     RepeatArgumentError,
     UnknownCommandError,
     UnknownOptionError,
+    UnusedCliTokensError,
 )
 
 from app import __version__
@@ -24,7 +26,7 @@ from app.core.cli.interruption import exit_interrupted
 from app.core.plugin_loading import VARIABLE, PluginError
 from app.core.plugins import registry
 from app.core.removed import removed_advice
-from app.core.settings.environment import check_values, drop_empty_variables
+from app.core.settings.environment import HELP_FLAGS, check_values, drop_empty_variables
 from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
@@ -34,6 +36,11 @@ __all__ = ("main",)
 
 EXPECTED_ERRORS = (ModelError, PluginError, SettingsError, InferenceError, OSError)
 """Errors that end a command with one sentence."""
+
+_HELP = """Serve any vision model over standard inference protocols.
+
+To start: `charioteer serve --demo`, then open <http://127.0.0.1:8080>."""
+_GROUPS = {name: Group(name, sort_key=order) for order, name in enumerate(("Serve", "Model", "Answers", "Others"))}
 
 
 def _shown_default(value: object) -> str | None:
@@ -50,15 +57,17 @@ def command_line() -> App:
     """
     app = App(
         name="charioteer",
-        help="Serve any vision model over standard inference protocols.",
+        help=_HELP,
+        help_flags=HELP_FLAGS,
         version=__version__,
         config=(drop_empty_variables, check_values),
         default_parameter=DEFAULTS,
         suppress_keyboard_interrupt=False,
     )
+    app["--help"].group = app["--version"].group = _GROUPS["Others"]
     for name, command in registry().commands.items():
         # Commands are named, not imported, so that each command imports only what it needs.
-        app.command(command.run.target, name=name, help=command.help)
+        app.command(command.run.target, name=name, help=command.help, group=_GROUPS[command.group])
     return app
 
 
@@ -80,8 +89,9 @@ def main() -> None:
         else:
             # Other commands start faster without it.
             cast("Any", cli).register_install_completion_command(
-                help="Install completion for the shell: bash, zsh or fish."
+                help="Install completion for the shell: bash, zsh or fish.", group=_GROUPS["Others"]
             )
+        _point_to_rare_options(cli, sys.argv[1:])
         cli(exit_on_error=False, print_error=False)
     except KeyboardInterrupt:
         exit_interrupted()
@@ -95,6 +105,17 @@ def main() -> None:
         sys.exit(f"charioteer: {error}")
 
 
+def _point_to_rare_options(cli: App, words: Sequence[str]) -> None:
+    """End the help of a command with how to list the options that it leaves out."""
+    if set(HELP_FLAGS).isdisjoint(words):
+        return
+    chain, apps, _ = cli.parse_commands([word for word in words if word not in HELP_FLAGS])
+    app = apps[-1]
+    if app.default_command and any(item.parameter.show is False for item in app.assemble_argument_collection()):
+        more = f"More options: `charioteer {' '.join(chain)} --help-all`."
+        app.help_epilogue = f"{app.help_epilogue}\n\n{more}" if app.help_epilogue else more
+
+
 def _sentence(error: CycloptsError) -> str:
     """Return an error of the command line as one sentence; a missing value is named as users write it."""
     error.verbose = False
@@ -102,29 +123,34 @@ def _sentence(error: CycloptsError) -> str:
         option = error.token.keyword
         more = "; to serve several models, put them into one folder and use --model-repository FOLDER"
         return f"{option} is given more than once{more if option == '--model' else '; give it once'}"
+    command = " ".join(("charioteer", *(error.command_chain or ())))
+    if isinstance(error, UnusedCliTokensError):
+        return f"Unexpected argument: {' '.join(error.unused_tokens or ())}; `{command} --help` lists the arguments"
     if not isinstance(error, MissingArgumentError) or error.argument is None:
         text = str(error)
         return text if text.endswith("...") else text.removesuffix(".")
-    name, command = error.argument.name, " ".join(("charioteer", *(error.command_chain or ())))
+    name = error.argument.name
     problem = "needs a value" if name in (error.root_input_tokens or ()) else "is missing"
     return f"{name} {problem}; `{command} --help` describes it"
 
 
 def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequence[str]) -> None:
     """Say what replaces a removed command or option, or which plugins that are not loaded have or may have it."""
-    name = words[0]
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
     if isinstance(error, UnknownOptionError):
         # Options in the file of `--config` are called `[name]`.
         option = (error.token.keyword or error.token.value).partition("=")[0]
-        name = f"{name} --{option.strip('-[]').replace('_', '-')}"
-    if advice := removed_advice(name):
+        options = [f"--{option.strip('-[]').replace('_', '-')}"]
+    names = (words[0], *(f"{words[0]} {option}" for option in options))
+    if advice := next(filter(None, map(removed_advice, names)), ""):
         sys.stderr.write(f"{advice}\n")
         return
     plugins = registry()
     for word in words:
         if skipped := plugins.skipped_owner(word.partition("=")[0]):
             sys.stderr.write(f"The plugin {skipped.plugin.name} has {word}, but is skipped: {skipped.reason}\n")
-    if disabled := plugins.disabled():
+    # Another plugin cannot explain a mistyped word.
+    if "Did you mean" not in str(error) and (disabled := plugins.disabled()):
         sys.stderr.write(f"Installed, but not enabled: {', '.join(disabled)}. --plugins {disabled[0]} enables it\n")
 
 

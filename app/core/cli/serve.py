@@ -17,13 +17,14 @@ from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from cyclopts import App, ArgumentCollection, Group, Parameter
+from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Toml
 
 from app.core.cli import EXPECTED_ERRORS
+from app.core.cli.model_options import MODEL_PATH, with_path
 from app.core.plugins import registry
 from app.core.removed import removed_advice
-from app.core.settings.environment import MODELS, check_values, drop_empty_variables, environment
+from app.core.settings.environment import HELP_FLAGS, MODELS, RARE, check_values, drop_empty_variables, environment
 from app.core.settings.files import read_regular_file
 from app.core.settings.model import ModelError
 from app.core.settings.network import AccessSettings, DefaultPort, ListeningSettings, TransportSettings
@@ -39,11 +40,6 @@ _SERVICE_ADDRESS = ("tcp://", "udp://", "sctp://")
 _CONFIG = environment(
     "CHARIOTEER_CONFIG", show=True, group=MODELS, help="File (TOML) with values of options, such as port = 8080."
 )
-_PATH = Parameter(
-    show=True,
-    group=MODELS,
-    help="Model to serve: a file such as best.onnx or model.py, its folder, or a folder of models.",
-)
 _logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
@@ -58,7 +54,7 @@ else:
 
 
 def serve(
-    path: Annotated[Path | None, _PATH] = None,
+    path: Annotated[Path | None, MODEL_PATH] = None,
     /,
     models: _Models | None = None,
     network: ListeningSettings | None = None,
@@ -72,10 +68,7 @@ def serve(
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
     models, network = models or registry().model_options(), network or ListeningSettings()
-    if path is not None:
-        if models.demo or models.model is not None or models.model_repository is not None:
-            raise SettingsError("Use one of PATH, --model, --model-repository and --demo")
-        models = replace(models, model_dir=path)
+    models = with_path(models, path)
     if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)
@@ -231,18 +224,9 @@ def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str 
 command = App(
     name="serve",
     usage="Usage: charioteer serve [PATH] [OPTIONS]",
+    help_flags=HELP_FLAGS,
     help_epilogue=_EPILOGUE,
     config=(drop_empty_variables, read_config_file, check_values),
-    default_parameter=Parameter(show=False),
+    default_parameter=RARE,
 )
 command.default(serve)
-
-
-@command.command(name="--help-all", group=Group("Help", sort_key=10))
-def help_all() -> None:
-    """Display all options and exit."""
-    from app.core.cli import DEFAULTS
-
-    all_options = App(name=command.name, usage=command.usage, default_parameter=DEFAULTS)
-    all_options.default(serve)
-    all_options.help_print([])

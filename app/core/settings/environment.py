@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -16,11 +17,15 @@ TLS = Group("TLS", sort_key=4)
 LIMITS = Group("Limits", sort_key=5)
 LOGGING = Group("Logging", sort_key=9)
 
+HELP_FLAGS = ("--help", "-h", "--help-all")
+RARE = Parameter(show=None if "--help-all" in sys.argv else False)
+"""Options that `--help-all` lists, and `--help` does not."""
+
 
 def environment(*names: str, **parameter: Any) -> Parameter:
     """Return a parameter that reads an option from environment variables; the first one that is set wins.
 
-    `serve --help` lists the options with ``show=True``, `serve --help-all` lists all.
+    `serve --help` lists the options with ``show=True``, `--help-all` lists all.
     """
     return Parameter(env_var=names, **parameter)
 

@@ -8,7 +8,12 @@ plugin = Plugin(
     extra="jwt",
     settings=(JwtSettings,),
     commands=(
-        Command(name="keys", run=Ref("app.plugins.access.keys.command:keys"), help="Create, list and remove API keys."),
+        Command(
+            name="keys",
+            run=Ref("app.plugins.access.keys.command:keys"),
+            help="Create, list and remove API keys.",
+            group="Serve",
+        ),
     ),
     start=Ref("app.plugins.access.jwt.start:start"),
 )

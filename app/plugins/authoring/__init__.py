@@ -3,20 +3,20 @@
 from app.core.hooks import Command, Plugin, Ref
 
 _COMMANDS = (
-    ("check", "models", "List the models that `serve` would load."),
-    ("check", "check", "Show how a model is interpreted, and try it once."),
-    ("predict", "predict", "Run a model on one image, without a server."),
-    ("init", "init", "Create a folder with a starter Python model."),
-    ("pack", "pack", "Check a model and pack its folder into a .tar.gz."),
-    ("pack", "manifest", "Write the SHA-256 of a model's files into its folder."),
+    ("Model", "check", "models", "List the models that `serve` would load."),
+    ("Model", "check", "check", "Show how a model is interpreted, and try it once."),
+    ("Answers", "predict", "predict", "Run a model on one image, without a server."),
+    ("Model", "init", "init", "Create a folder with a starter Python model."),
+    ("Model", "pack", "pack", "Check a model and pack its folder into a .tar.gz."),
+    ("Others", "pack", "manifest", "Write the SHA-256 of a model's files into its folder."),
 )
-"""The module, the name and the help of each command; its function has its name."""
+"""The group, the module, the name and the help of each command; its function has its name."""
 
 plugin = Plugin(
     api=2,
     commands=tuple(
-        Command(name=name, run=Ref(f"app.plugins.authoring.{module}:{name}"), help=text)
-        for module, name, text in _COMMANDS
+        Command(name=name, run=Ref(f"app.plugins.authoring.{module}:{name}"), help=text, group=group)
+        for group, module, name, text in _COMMANDS
     ),
     formats=Ref("app.plugins.authoring.other_formats.other_servers:FORMATS"),
 )

@@ -16,7 +16,7 @@ from cyclopts.types import ExistingFile
 from rich.table import Table
 
 from app.core.cli.inputs import predict_records, read_image
-from app.core.cli.model_options import takes_models
+from app.core.cli.model_options import MODEL_PATH, takes_models, with_path
 from app.core.cli.samples import SAMPLE_TEXT, sample_image
 from app.core.cli.terminal import console, counted, printable, progress, table
 from app.core.engine.models.repository import chariot_name_warning
@@ -166,13 +166,17 @@ def _table(source: ModelSource, description: ModelMetadata) -> Table:
 
 
 @takes_models
-def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
+def models(
+    path: Annotated[Path | None, MODEL_PATH] = None,
+    /,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
     """List the models that `serve` would load."""
     from app.core.assembly.models import describe, find_models
 
     listing = table("model", "version", "task type", "layout", "labels", "Chariot path")
     terminal = console()
-    sources = find_models(options)
+    sources = find_models(with_path(options, path))
     # Long names may take several lines, so that the other columns keep some room.
     listing.columns[0].min_width = min(_MIN_NAME_WIDTH, max(len(source.name) for source in sources))
     with progress("Reading models", len(sources)) as bar:

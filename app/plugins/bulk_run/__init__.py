@@ -11,6 +11,7 @@ plugin = Plugin(
             name="run",
             run=Ref("app.plugins.bulk_run.command:run"),
             help="Run a model on many images, and write its answers as Parquet.",
+            group="Answers",
         ),
     ),
     public={"ray_map": Ref("app.plugins.bulk_run.ray_map:ray_map")},

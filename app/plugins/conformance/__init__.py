@@ -9,6 +9,7 @@ plugin = Plugin(
             name="conform",
             run=Ref("app.plugins.conformance.command:conform"),
             help="Check any inference server against a protocol.",
+            group="Serve",
         ),
     ),
 )

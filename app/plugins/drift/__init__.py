@@ -14,6 +14,7 @@ plugin = Plugin(
             name="drift",
             run=Ref("app.plugins.drift.command:drift"),
             help="Detect drift in a model's inputs and outputs.",
+            group="Answers",
         ),
     ),
     page=Page(

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import check_output, console, counted, error_console, printable, reject_unused, stop
+from app.core.settings.environment import HELP_FLAGS, RARE
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions, SettingsError
 from app.report import html_report, print_report, to_json
@@ -29,7 +30,7 @@ class ImageOptions:
     name: str | None = None
     """Which model to run on a folder of images, if there are several."""
 
-    embedder: Annotated[ExistingFile | None, Parameter(show=False)] = None
+    embedder: Annotated[ExistingFile | None, RARE] = None
     """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; by default the bundled one, or the one
     beside the baseline."""
 
@@ -39,7 +40,7 @@ class ImageOptions:
     since: str | None = None
     """Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago."""
 
-    until: Annotated[str | None, Parameter(show=False)] = None
+    until: Annotated[str | None, RARE] = None
     """Only recordings before this time."""
 
     recorded_model: str | None = None
@@ -48,7 +49,7 @@ class ImageOptions:
     where: list[str] | None = None
     """Only recordings with this metadata, such as 'camera = "north"'; may be repeated."""
 
-    reason: Annotated[str | None, Parameter(show=False)] = None
+    reason: Annotated[str | None, RARE] = None
     """Only recordings for this reason, as in charioteer inferences; by default all but trials, such as those of the
     page."""
 
@@ -56,7 +57,7 @@ class ImageOptions:
     """Folder of recorded images (--record-images)."""
 
 
-drift = App(name="drift", help="Detect drift in images and in a model's predictions.")
+drift = App(name="drift", help_flags=HELP_FLAGS, help="Detect drift in images and in a model's predictions.")
 
 
 @drift.command

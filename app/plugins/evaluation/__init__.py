@@ -11,11 +11,13 @@ plugin = Plugin(
             name="evaluate",
             run=Ref("app.plugins.evaluation.command:evaluate"),
             help="Measure a model on labelled data.",
+            group="Answers",
         ),
         Command(
             name="truth",
             run=Ref("app.plugins.evaluation.truths.command:truth"),
             help="Import labels as the truth of recorded inferences.",
+            group="Answers",
         ),
     ),
 )

@@ -14,6 +14,7 @@ from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
+from app.core.settings.environment import RARE
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
@@ -95,15 +96,15 @@ def evaluate(
     recorded: str | None = None,
     reason: str = RANDOM_SAMPLE,
     data: DatasetOptions = DatasetOptions(),  # noqa: B008
-    requests: Annotated[RequestOptions, Parameter(show=False)] = RequestOptions(),
+    requests: Annotated[RequestOptions, RARE] = RequestOptions(),
     wanted: ReportOptions = ReportOptions(),
     options: ModelOptions = ModelOptions(),  # noqa: B008
-    image_settings: Annotated[ImageSettings, Parameter(show=False)] = ImageSettings(),  # noqa: B008
+    image_settings: Annotated[ImageSettings, RARE] = ImageSettings(),  # noqa: B008
 ) -> None:
     """Measure a model on labelled data: in this process, through a server, or from recorded predictions.
 
-    The documentation also lists rare options. Exits with 0 on success, and with 1 when a metric is below
-    --fail-under. Exits with 2 when the evaluation cannot run, and with 130 when it was interrupted.
+    Exits with 0 on success, and with 1 when a metric is below --fail-under. Exits with 2 when the evaluation cannot
+    run, and with 130 when it was interrupted.
 
     Args:
         dataset: Folder or file: one folder of images for each class, COCO or YOLO. Without it, --recorded measures

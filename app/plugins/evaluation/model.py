@@ -17,6 +17,7 @@ from app.clients.credentials import TlsOptions, read_headers
 from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records, Retries
 from app.core.cli.inputs import choose_model, predict_records, read_assignments
 from app.core.cli.terminal import error_console, printable, reject_unused
+from app.core.settings.environment import RARE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
 from app.plugins.evaluation.answers import MEASURED_TASKS
@@ -43,16 +44,16 @@ class ServerOptions:
     protocol: str = "chariot-v2-kserve"
     """Protocol of the server: chariot-v2-kserve, chariot-v2, v2, v1 or v2-grpc."""
 
-    header: Annotated[list[str] | None, Parameter(show=False)] = None
+    header: Annotated[list[str] | None, RARE] = None
     """Header for authentication or routing, such as "X-Tenant: a"; left out of reports."""
 
     header_file: ExistingFile | None = None
     """File of header lines such as "Authorization: Bearer KEY", which keeps keys out of the process list."""
 
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400), show=False)] = 60
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400)), RARE] = 60
     """Seconds to wait for a response of the server."""
 
-    tls: Annotated[TlsOptions, Parameter(show=False)] = field(default_factory=TlsOptions)
+    tls: Annotated[TlsOptions, RARE] = field(default_factory=TlsOptions)
 
     def check(self) -> None:
         """Check that the options of the client have an effect.

@@ -14,6 +14,7 @@ plugin = Plugin(
             name="explain",
             run=Ref("app.plugins.explanations.command:explain"),
             help="Show which parts of an image led to a model's prediction.",
+            group="Answers",
         ),
     ),
     page=Page(views=(View(id="explain", title="Explain", order=10, within="try"),)),

@@ -12,6 +12,7 @@ plugin = Plugin(
             name="inferences",
             run=Ref("app.plugins.recording.command:inferences"),
             help="Search and export recorded inferences.",
+            group="Answers",
         ),
     ),
     page=Page(

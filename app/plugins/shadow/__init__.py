@@ -11,6 +11,7 @@ plugin = Plugin(
             name="shadow",
             run=Ref("app.plugins.shadow.command:shadow"),
             help="Compare a shadow version with its champion.",
+            group="Answers",
         ),
     ),
     start=Ref("app.plugins.shadow.start:start"),

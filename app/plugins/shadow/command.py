@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import NormFloat, PositiveInt
@@ -31,7 +31,6 @@ _MAX_LISTED = 10
 
 def shadow(
     store: str,
-    action: Literal["report"] = "report",
     *,
     model: str | None = None,
     version: str | None = None,
@@ -46,7 +45,6 @@ def shadow(
 
     Args:
         store: Recording store (the value of --record).
-        action: What to do.
         model: Model name, if the store has several with shadow versions.
         version: The shadow version, if the store has several.
         truth: Use the truths of images to decide whether it may replace the champion.
@@ -54,7 +52,6 @@ def shadow(
         limit: Maximum number of images, the newest.
         json: Print JSON.
     """
-    del action
     if not truth:
         reject_unused("without --truth, which compares with truths", {"--margin": margin != _MARGIN})
     try:

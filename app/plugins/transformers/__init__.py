@@ -9,6 +9,7 @@ plugin = Plugin(
             name="export",
             run=Ref("app.plugins.transformers.torch.command:export"),
             help="Export a transformers model to ONNX, or a classifier for MAITE's tools.",
+            group="Model",
         ),
     ),
     model_settings={"transformers": Ref("app.plugins.transformers.torch.settings:TransformersSettings")},

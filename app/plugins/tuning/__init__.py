@@ -10,11 +10,13 @@ plugin = Plugin(
             name="tune",
             run=Ref("app.plugins.tuning.command:tune"),
             help="Measure a model with a few settings, and write the fastest.",
+            group="Model",
         ),
         Command(
             name="quantize",
             run=Ref("app.plugins.tuning.command:quantize"),
             help="Quantise an ONNX model to int8, as a new version.",
+            group="Model",
         ),
     ),
 )

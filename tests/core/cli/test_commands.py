@@ -60,6 +60,8 @@ def test_predict_prints_and_draws(tmp_path: Path, teller: Path, model: str, imag
             "--model-repository FOLDER",
         ),
         ("serve --port 1 --port 2", "--port is given more than once; give it once"),
+        ("models a b", "Unexpected argument: b; `charioteer models --help` lists the arguments"),
+        ("truth a import b", 'Unknown command "a". Available commands: import'),
     ],
 )
 def test_invalid_command_line_is_an_error_in_one_line(words: str, message: str) -> None:
@@ -148,7 +150,7 @@ def test_check_warns_about_a_name_that_is_a_chariot_id(tmp_path: Path) -> None:
     assert "the name 'm-half' means the Chariot id 'half'" in completed.stdout
 
 
-@pytest.mark.parametrize(("command", "status"), [(("check",), 1), (("models", "--model-repository"), 0)])
+@pytest.mark.parametrize(("command", "status"), [(("check",), 1), (("models",), 0)])
 def test_broken_model_file_is_reported_beside_other_models(
     tmp_path: Path, command: tuple[str, ...], status: int
 ) -> None:

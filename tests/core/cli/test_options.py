@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,10 +32,35 @@ def test_help_of_serve_shows_common_options_in_groups() -> None:
     assert len(text.splitlines()) < 100
 
 
-def test_help_all_shows_every_option() -> None:
-    text = charioteer("serve", "--help-all").stdout
-    names = [f"--{name.replace('_', '-')}" for name in registry().settings_class.__dataclass_fields__]
-    assert [name for name in names if name not in text] == []
+def test_list_of_commands_has_groups_and_an_example() -> None:
+    text = charioteer("--help").stdout
+    words = ("charioteer serve --demo", "─ Serve ─", "─ Model ─", "─ Answers ─", "─ Others ─", " config ", " manifest ")
+    positions = [text.index(word) for word in words]
+    assert positions == sorted(positions)
+
+
+@pytest.mark.parametrize(
+    ("name", "rare"), [("serve", "--jwks"), ("evaluate", "--split"), ("drift check", "--until"), ("run", "--ca")]
+)
+def test_help_names_the_way_to_rare_options(name: str, rare: str) -> None:
+    text = charioteer(*name.split(), "--help").stdout
+    assert f"More options: charioteer {name} --help-all." in text
+    assert f"{rare} " not in text
+
+
+def test_help_without_rare_options_names_no_other_help() -> None:
+    assert "--help-all" not in charioteer("keys", "add", "--help").stdout
+
+
+@pytest.mark.parametrize("name", ["serve", "drift check"])
+def test_help_all_shows_every_option(name: str) -> None:
+    # Which options are rare is read at the start of a process.
+    command = [sys.executable, "-m", "app", *name.split(), "--help-all"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    options = registry().settings_class if name == "serve" else registry().model_options_class
+    names = [f"--{field.replace('_', '-')}" for field in options.__dataclass_fields__]
+    assert [option for option in names if option not in text] == []
+    assert "More options" not in text
 
 
 @pytest.mark.parametrize(

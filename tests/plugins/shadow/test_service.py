@@ -87,7 +87,7 @@ def _compared(store: Path) -> Sequence[ComparedInference]:
 
 
 def _report(store: Path, *options: str) -> tuple[int, str]:
-    completed = charioteer("shadow", store, "report", *options)
+    completed = charioteer("shadow", store, *options)
     return completed.returncode, completed.stdout + completed.stderr
 
 

@@ -10,14 +10,14 @@ from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
 from app.core.cli.terminal import console, table
-from app.core.settings.environment import environment
+from app.core.settings.environment import HELP_FLAGS, environment
 from app.core.settings.server import SettingsError
 from tasks.inference.error import InferenceError
 from tasks.inference.request import validation_error
 
 KeyFile = Annotated[Path, environment("CHARIOTEER_API_KEYS"), Parameter(name="--file")]
 
-keys = App(name="keys", help="Create, list and remove API keys.")
+keys = App(name="keys", help_flags=HELP_FLAGS, help="Create, list and remove API keys.")
 
 
 @keys.command

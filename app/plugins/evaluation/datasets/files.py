@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from cyclopts import Parameter
 
+from app.core.settings.environment import RARE
 from app.plugins.evaluation.dataset import Box, EvaluationError, Item, LabelErrors, Ring
 from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
@@ -36,13 +37,13 @@ class DatasetOptions:
     format: DatasetFormat | None = None
     """Format of the dataset; detected by default."""
 
-    images: Annotated[Path | None, Parameter(show=False)] = None
+    images: Annotated[Path | None, RARE] = None
     """Folder of the images, if they are not at the format's usual location."""
 
-    split: Annotated[str | None, Parameter(show=False)] = None
+    split: Annotated[str | None, RARE] = None
     """Split of a YOLO dataset; the first of val, test and train by default."""
 
-    task: Annotated[TaskType | None, Parameter(show=False, name_transform=str)] = None
+    task: Annotated[TaskType | None, Parameter(name_transform=str), RARE] = None
     """Task type to measure, such as OBJECT_DETECTION, if the labels fit several."""
 
     skip_bad: Annotated[bool, Parameter(negative="")] = False

@@ -1,11 +1,12 @@
 """``charioteer truth``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from app.core.cli.terminal import counted, error_console, printable, stop
+from app.core.settings.environment import HELP_FLAGS
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.truths.importing import LabelFormat, read_labels
@@ -19,10 +20,12 @@ _REASONS = {
     "ambiguous": "several images fit",
 }
 
+truth = App(name="truth", help_flags=HELP_FLAGS, help="Import labels as the truth of recorded inferences.")
 
-def truth(
+
+@truth.command(name="import")
+def import_truth(
     store: Annotated[str, Parameter(env_var="CHARIOTEER_RECORD")],
-    action: Literal["import"],
     file: Path,
     *,
     format: LabelFormat | None = None,  # noqa: A002
@@ -36,14 +39,12 @@ def truth(
 
     Args:
         store: Recording store (the value of --record): a file, or postgresql://USER@HOST/DATABASE.
-        action: What to do: import.
         file: COCO, JSON of Label Studio, JSON lines, or a folder: YOLO, or one folder of images for each class.
         format: Format of the labels; detected by default.
         images: Folder of the images, if they are not at the format's usual location. COCO also works without images.
         split: Split of a YOLO data set; the first of val, test and train by default.
         skip_bad: Skip labels that cannot be used.
     """
-    del action  # There is only one so far.
     truths = TruthStore(parse_dsn(store))
     try:
         source, labels = read_labels(file, format, DatasetOptions(images=images, split=split, skip_bad=skip_bad))

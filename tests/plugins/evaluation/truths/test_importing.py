@@ -12,7 +12,7 @@ import pytest
 
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
-from app.plugins.evaluation.truths.command import truth
+from app.plugins.evaluation.truths.command import import_truth
 from app.plugins.evaluation.truths.importing import read_labels
 from app.plugins.recording.command import inferences
 from app.plugins.recording.export.writing import Format, export_inferences
@@ -51,7 +51,7 @@ def test_exported_answers_return_as_truths(
     store = write_store(tmp_path / "store.db", inference)
     labels = tmp_path / ("labels.json" if file_format == "coco" else "labels")
     export_inferences([[inference]], labels, file_format, images=tmp_path / "images")
-    truth(store, "import", labels)
+    import_truth(store, labels)
     assert rounded(truths_in(store)[inference.id]) == rounded(records)
     assert [item.id for item in open_recordings(store).page(InferenceQuery(truth="wrong"), 10).inferences] == []
 
@@ -70,7 +70,7 @@ def test_images_of_coco_are_found_by_name_or_digest_without_their_files(
         tmp_path / "store.db", detection("a", CAR), detection("b", CAR, metadata=[], digest=DIGEST), detection("c")
     )
     (tmp_path / "labels.json").write_text(json.dumps(coco("day/a.jpg", f"4f/{DIGEST}.jpg", "gone.jpg")))
-    truth(store, "import", tmp_path / "labels.json")
+    import_truth(store, tmp_path / "labels.json")
     assert truths_in(store) == {"a-0-0": [CAR], "b-0-0": []}
     error = capsys.readouterr().err
     assert "Stored the truth of 2 inferences, from 3 coco labels" in error
@@ -86,7 +86,7 @@ def test_crowds_make_a_truth_incomplete_and_all_inferences_of_an_image_get_it(
     both = coco(f"{DIGEST}.jpg", iscrowd=1)
     both["annotations"].append({"id": 2, "image_id": 1, "category_id": 1, "bbox": [10, 10, 20, 20]})
     (tmp_path / "labels.json").write_text(json.dumps(both))
-    truth(store, "import", tmp_path / "labels.json")
+    import_truth(store, tmp_path / "labels.json")
     assert "Stored the truth of 2 inferences, from 1 coco label" in capsys.readouterr().err
     stored = [item.truth for item in open_recordings(store).page(InferenceQuery(truth="yes"), 9).inferences]
     assert [item and (item.records, item.complete, item.verdict) for item in stored] == [([CAR], False, "right")] * 2
@@ -100,7 +100,7 @@ def test_image_folder_is_matched_by_the_content_of_its_files(tmp_path: Path) -> 
     fields: dict[str, Any] = {"records": [{"label": "dog", "score": 0.75}], "metadata": []}
     classified = detection("a", digest=digest, task_type="IMAGE_CLASSIFICATION", **fields)
     store = write_store(tmp_path / "store.db", classified, detection("b", CAR, digest=digest))
-    truth(store, "import", tmp_path / "labels")
+    import_truth(store, tmp_path / "labels")
     assert truths_in(store) == {"a-0-0": [{"label": "cat"}]}
 
 
@@ -153,7 +153,7 @@ def test_newest_annotation_of_label_studio_counts(tmp_path: Path) -> None:
         detection("f", CAR),
         detection("g", CAR),
     )
-    truth(store, "import", tmp_path / "labels.json")
+    import_truth(store, tmp_path / "labels.json")
     points = [{"x": -0.5, "y": -0.5}, {"x": 31.5, "y": -0.5}, {"x": 31.5, "y": 23.5}]
     expected = [[CAR], [CAR], [], [{"label": "cat"}], [{"label": "part", "contour": [points]}], [SHIP], [CAR]]
     assert rounded(list(truths_in(store).values())) == rounded(expected)
@@ -185,7 +185,7 @@ def test_label_that_cannot_be_used_is_named(tmp_path: Path, content: str, messag
 def test_truths_replace_answers_in_a_data_set_for_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_store(tmp_path / "store.db", detection("a", DOG), detection("b", DOG))
     (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "a-0-0", "records": [CAR]}))
-    truth(store, "import", tmp_path / "labels.jsonl")
+    import_truth(store, tmp_path / "labels.jsonl")
     inferences(store, to=tmp_path / "next.json", content="truth")
     assert "Skipped 1 inference: " in (messages := " ".join(capsys.readouterr().err.split()))
     assert "--with truth needs the complete right records" in messages
