@@ -10,7 +10,15 @@ from tasks.inference.limits import Limits, check_text, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
-from tasks.text.generation import Message, SamplingParameters, check_messages, check_sampling, within_limits
+from tasks.text.generation import (
+    Message,
+    MessagePart,
+    SamplingParameters,
+    check_messages,
+    check_sampling,
+    image_count,
+    within_limits,
+)
 from tasks.text.stopping import cut, generate
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
@@ -173,14 +181,17 @@ class ImageTextToText:
 def _conversation(
     images: Sequence[Image], parameters: GenerationParameters, limits: Limits, path: str
 ) -> PromptedImage:
-    messages: Sequence[Message] = list(parameters.messages or ())
+    messages = parameters.messages or ()
     check_messages(messages, len(images), limits, path)
     prompt = messages[-1].text
+    if image_count(messages[-1:]) and not prompt.strip():
+        prompt = (parameters.prompts or (DEFAULT_PROMPT,))[0]
+        asked = MessagePart(type="text", text=prompt)
+        last = Message("user", (*(part for part in messages[-1].content if part.type == "image"), asked))
+        parameters = msgspec.structs.replace(parameters, messages=(*messages[:-1], last))
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.
         parameters = msgspec.structs.replace(parameters, messages=None)
-        if not prompt.strip():
-            prompt = DEFAULT_PROMPT
     return PromptedImage(tuple(images), (prompt,), parameters, path)
 
 

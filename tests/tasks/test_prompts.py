@@ -9,7 +9,7 @@ from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText, PromptedIm
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
-from tasks.text.generation import Message, MessagePart, reject_conversation, template_message, with_texts
+from tasks.text.generation import Message, MessagePart, question, reject_conversation, template_message, with_texts
 from tasks.text_generation import TextGeneration
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input, request, text_input
@@ -101,9 +101,9 @@ HALF = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "\ud800
 WHERE = {"role": "user", "content": [{"type": "text", "text": "where?"}]}
 
 
-def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
+def decode_images(count: int, messages: object, defaults: Any = None, **limits: Any) -> PromptedImage:
     tensor = file_input(*[PNG] * count, messages=messages)
-    (group,) = ImageTextToText().decode(request(tensor), {}, Limits(**limits))
+    (group,) = ImageTextToText().decode(request(tensor), defaults or {}, Limits(**limits))
     (item,) = group.items
     return item
 
@@ -111,6 +111,15 @@ def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
 def test_one_question_about_one_image_is_a_prompt() -> None:
     item = decode_images(1, [WHAT])
     assert (item.prompts, item.parameters.messages, len(item.images)) == (("what?",), None, 1)
+
+
+@pytest.mark.parametrize("before", [[], [WHAT, ANSWER]])
+def test_image_without_a_text_asks_the_models_default_question(before: list[object]) -> None:
+    count, messages = 1 + bool(before), [*before, {"role": "user", "content": [IMAGE_PART]}]
+    assert decode_images(count, messages).prompts == (DEFAULT_PROMPT,)
+    item = decode_images(count, messages, {"prompts": ["which?", "why?"]})
+    assert item.prompts == ("which?",)
+    assert (item.parameters.messages or (None,))[-1] == (question("which?") if before else None)
 
 
 def test_conversation_keeps_its_messages_and_all_images() -> None:

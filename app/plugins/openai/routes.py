@@ -53,7 +53,7 @@ class OpenAI(HttpProtocol):
     """OpenAI's chat completions, embeddings and models, for models that answer with text or vectors."""
 
     name = "openai"
-    prefixes = ("/openai", "/v1/chat", "/v1/embeddings")
+    prefixes = ("/openai", "/v1/chat", "/v1/embeddings", "/v1/responses")
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def models(_: HttpRequest) -> WireModelList:
@@ -128,7 +128,8 @@ class OpenAI(HttpProtocol):
         return _encode_error(http_status(error.kind), str(error), param, code)
 
     def routing_error(self, status: int, message: str, /) -> bytes:
-        return _encode_error(status, message)
+        advice = "; use chat completions: POST /openai/v1/chat/completions" if "/v1/responses" in message else ""
+        return _encode_error(status, message + advice)
 
 
 def protocols(_: ServerSettings) -> Protocols:

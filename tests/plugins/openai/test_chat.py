@@ -104,8 +104,11 @@ def test_usage_counts_image_tokens_and_the_end_token(vlm: TestClient[Litestar]) 
 
 @pytest.mark.parametrize("texts", [[""], [" \n"], []])
 def test_image_without_a_question_gets_the_default_question(vlm: TestClient[Litestar], texts: list[str]) -> None:
-    answer = complete(vlm, {"messages": [user(*map(text_part, texts), image_part())]})
-    assert answer["choices"][0]["message"] == complete(vlm, question())["choices"][0]["message"]
+    for before in ([], [{"role": "system", "content": "Be short."}]):
+        answer = complete(vlm, {"messages": [*before, user(*map(text_part, texts), image_part())]})
+        asked = [*before, user(image_part(), text_part("What is in the picture?"))]
+        assert answer["choices"][0]["message"] == complete(vlm, {"messages": asked})["choices"][0]["message"]
+        assert answer["usage"] == complete(vlm, {"messages": asked})["usage"]
 
 
 def test_conversation_with_several_turns_is_answered_in_its_order(vlm: TestClient[Litestar]) -> None:
@@ -169,11 +172,14 @@ def test_what_is_not_honoured_is_rejected_with_its_member(
     assert error == rejection(vlm, question(stream=True) | members)
 
 
-@pytest.mark.parametrize("path", ["/openai/v1/responses", "/openai", "/v1/embeddings/1", "/openai/v1/completions"])
+@pytest.mark.parametrize(
+    "path", ["/openai/v1/responses", "/v1/responses", "/openai", "/v1/embeddings/1", "/openai/v1/completions"]
+)
 def test_unknown_paths_answer_with_an_error_object(several: TestClient[Litestar], path: str) -> None:
     response = several.post(path, json={})
     assert response.status_code == 404
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+    assert ("use chat completions" in response.text) == path.endswith("/responses")
 
 
 def speaker(image: str = IMAGE, **members: Any) -> dict[str, Any]:
