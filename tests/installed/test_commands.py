@@ -22,7 +22,7 @@ COMMANDS: dict[str, str] = {
     "pack": "path/to/model --output model.tar.gz",
     "plugins": "",
     "shadow": "--help",
-    "truth": "--help",
+    "truth import": "--help",
 }
 """Arguments of each command that README.md does not run; some need files of earlier ones, two a store."""
 
