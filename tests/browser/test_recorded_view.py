@@ -188,6 +188,8 @@ def test_page_sends_trials_of_what_it_shows_and_none_of_its_own(browser: Browser
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.wait_for_load_state("networkidle")
         expect(rows(page)).to_have_count(0)
+        expect(page.get_by_text("Requests are recorded. Click a sample to send one.")).to_be_visible()
+        assert box_of(page.get_by_role("button", name="Sample scene.jpg"))["width"] > 300
         sent: list[str] = []
         page.on("request", lambda request: sent.append(request.post_data or "") if request.method == "POST" else None)
         page.get_by_role("button", name="Sample scene.jpg").click()

@@ -11,6 +11,7 @@ def test_try_shows_the_tiles_of_every_image_and_sends_their_size(browser: Browse
         expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
         page.get_by_label("Choose files").set_input_files([IMAGES / "photo.jpg", IMAGES / "scene.jpg"])
         expect(page.get_by_text("2 answered in")).to_be_visible()
+        page.get_by_text("More", exact=True).click()
         with page.expect_request(lambda request: '"tile":192' in (request.post_data or "")):
             page.get_by_label("Tile (pixels)").fill("192")
             page.get_by_label("Tile (pixels)").press("Tab")

@@ -141,6 +141,7 @@ def test_server_error_is_shown_for_an_invalid_image_and_other_files_are_skipped(
 def test_invalid_parameter_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg", expect_errors=True) as page:
         expect_findings(page, 5)
+        page.get_by_text("More", exact=True).click()
         page.get_by_label("Simplify contours").fill("-1")
         page.get_by_label("Simplify contours").press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("epsilon")

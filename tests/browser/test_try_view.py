@@ -71,6 +71,7 @@ def test_sliders_filter_like_the_server(browser: Browser, server: str, model: st
     with open_page(browser, f"{server}/#try?model={model}&sample={sample}") as page:
         expect(rows(page).first).to_be_visible()
         page.on("request", lambda request: requests.append(request.url) if "/infer" in request.url else None)
+        page.get_by_text("More", exact=True).click()
         for score, iou in ((0.1, 0.45), (0.05, 0.9), (0.05, 0.6), (0.2, 0.3), (0.9, 0.3), (0.05, 0.0)):
             slide(page, "Confidence threshold", score)
             if iou != 0.45:
@@ -166,7 +167,7 @@ def test_answers_are_streamed_in_chunks(browser: Browser, server: str) -> None:
 
 def test_list_parameters_are_sent_without_empty_items_and_answers_are_stopped(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=vlm") as page:
-        page.get_by_text("Parameters").click()
+        page.get_by_text("More", exact=True).click()
         page.get_by_label("Stop sequences").fill("red, ,green,")
         # A text field cannot hold them.
         expect(page.get_by_label("messages")).to_have_count(0)

@@ -8,13 +8,14 @@ import { loadSample, sampleThumbnails } from "./samples.js";
 import { session } from "./session.js";
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images, note)` receives added images and what was
-// left out.
-export function imageList({ root, area, catalogue, model, onshow, onnew, onsample, message }) {
+// left out. `observed` says what the server does with requests, "recorded" or "monitored", if it does.
+export function imageList({ root, area, catalogue, model, observed, onshow, onnew, onsample, message }) {
   const dialog = make("dialog", { "aria-label": "Camera" });
   const samples = sampleThumbnails({
     root,
     catalogue,
     model,
+    hint: observed ? `Requests are ${observed}. Click a sample to send one.` : "Or click a sample.",
     onchoose(name) {
       const previous = location.hash;
       onsample(name);
@@ -24,7 +25,7 @@ export function imageList({ root, area, catalogue, model, onshow, onnew, onsampl
   });
   const hint = make("span.hint", { title: "Images are sent only to this server." }, "Drop or paste images here");
   const folder = { multiple: "", webkitdirectory: "" };
-  const files = [...fileButton("Choose files", add), ...fileButton("Choose a folder", add, folder)];
+  const files = [...fileButton("Choose files", add), ...fileButton("Folder", add, folder)];
   const sources = make("div.sources", hint, ...files);
   // Browsers allow the camera only over HTTPS or on a loopback address.
   if (navigator.mediaDevices?.getUserMedia) sources.append(button("Camera", takePhoto));

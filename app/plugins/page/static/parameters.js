@@ -22,12 +22,13 @@ const NAMES = {
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
 const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "messages", "prompts"]);
 
+// Return the controls that everybody needs as `element`, and the others as `more`, a disclosure.
 // `onfilter`: filter the received answer. `onrequest`: send a new request. `onscore`: the score slider was released.
 export function parameterForm(model, { onfilter, onrequest, onscore }) {
   const schema = model.parameters;
   const { returns, geometry } = model;
   const filters = returns !== "texts" && "score_threshold" in schema;
-  const fields = [];
+  const [fields, others] = [[], []];
   const maxLabel = geometry === null ? "Max results" : "Max detections";
   const readers = new Map();
   let score = null;
@@ -43,7 +44,7 @@ export function parameterForm(model, { onfilter, onrequest, onscore }) {
     const oninput = () => (isChanged = true);
     const iou = slider({ label: "NMS IoU threshold", max: 0.95, value, oninput, onchange: onrequest });
     readers.set("iou_threshold", () => (isChanged ? iou.value() : undefined));
-    fields.push(iou.element);
+    others.push(iou.element);
   }
   for (const [name, parameter] of Object.entries(schema)) {
     if (NOT_IN_FORM.has(name)) continue;
@@ -52,8 +53,12 @@ export function parameterForm(model, { onfilter, onrequest, onscore }) {
     readers.set(name, read);
     if (limitsResults) control.placeholder = "all";
     const hint = typeOf(parameter).type === "array" ? "Separate values with commas." : "";
-    fields.push(field(limitsResults ? maxLabel : (NAMES[name] ?? name), control, hint));
+    const element = field(limitsResults ? maxLabel : (NAMES[name] ?? name), control, hint);
+    // A model that takes its labels from the request finds nothing without them.
+    (name === "candidate_labels" ? fields : others).push(element);
   }
+  const more = make("details", make("summary", "More"), make("div.form", ...others));
+  more.hidden = !others.length;
 
   const ownParameters = () => {
     const parameters = {};
@@ -65,6 +70,7 @@ export function parameterForm(model, { onfilter, onrequest, onscore }) {
   };
   return {
     element: make("div.form", ...fields),
+    more,
     filter: () => ({
       score: score?.value() ?? 0,
       max: filters && ownParameters().top_k >= 1 ? Math.floor(ownParameters().top_k) : Infinity,

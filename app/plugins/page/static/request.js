@@ -36,8 +36,7 @@ export function open(main, tools) {
   const body = make("div.request-panels", { hidden: "" }, programPanel, commandPanel, responsePanel);
   const added = make("div");
   main.append(
-    make("div.toolbar", make("h1", "Use in code"), make("div.model-select", field("Model", select))),
-    tabs.element,
+    make("div.toolbar", make("h1.visually-hidden", "Use in code"), field("Model", select), tabs.element),
     message.element,
     body,
     added,

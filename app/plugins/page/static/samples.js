@@ -4,7 +4,7 @@ import { request } from "./connection.js";
 import { make } from "./dom.js";
 import { newImage } from "./images.js";
 
-const THUMBNAIL_SIZE = 56;
+const THUMBNAIL_SIZE = 44;
 
 // The samples that suit a model, the best first: those of its task that show something that it knows.
 function samplesFor(catalogue, { task_type: task, labels, layout }) {
@@ -33,8 +33,8 @@ export async function loadSample(root, name) {
   return { ...newImage(await response.blob(), name), sample: name };
 }
 
-// Thumbnails of the samples that suit a model.
-export function sampleThumbnails({ root, catalogue, model, onchoose }) {
+// Thumbnails of the samples that suit a model. The first is large, with a hint, while no image is shown.
+export function sampleThumbnails({ root, catalogue, model, hint, onchoose }) {
   const side = { width: THUMBNAIL_SIZE, height: THUMBNAIL_SIZE };
   const buttons = samplesFor(catalogue, model).map(({ name }) => {
     const image = make("img", { src: sampleUrl(root, name), alt: "", ...side });
@@ -43,7 +43,7 @@ export function sampleThumbnails({ root, catalogue, model, onchoose }) {
     return button;
   });
   const attributes = { role: "group", "aria-label": "Samples" };
-  const element = make("div.samples", attributes, make("span.hint", "Samples"), ...buttons);
+  const element = make("div.samples", attributes, make("p.hint", hint), ...buttons);
   element.hidden = !buttons.length;
   return element;
 }

@@ -9,7 +9,6 @@ import { session } from "./session.js";
 import { createImageTry } from "./try_image.js";
 import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";
 
-const PURPOSE = "See what a model finds in an image, then call it from your own code.";
 // Whether the user has done something on this page.
 let hasActed = false;
 for (const type of ["pointerdown", "keydown"]) document.addEventListener(type, () => (hasActed = true), true);
@@ -21,9 +20,7 @@ export function open(main, tools) {
   const select = choice([], (model) => tools.go("try", { model, ...content?.compared?.() }));
   const about = make("p.hint");
   const body = make("div.content");
-  const heading = make("div", make("h1", "Try"), make("p.hint", PURPOSE));
-  const modelSelect = make("div.model-select", field("Model", select), about);
-  const toolbar = make("div.toolbar", heading, modelSelect);
+  const toolbar = make("div.toolbar", make("h1.visually-hidden", "Try"), field("Model", select), about);
   main.append(toolbar, missing.element, message.element, body);
   let [catalogue, content, added] = [null, null, null];
   let parameters = new URLSearchParams();
@@ -66,8 +63,9 @@ export function open(main, tools) {
     }
     content.change?.(parameters);
     // Where requests are recorded, none is sent before the user does something.
-    const mayRun = !tools.observed || hasActed;
-    const sample = mayRun ? (parameters.get("sample") ?? missingSample(model)) : "";
+    const isFree = !tools.observed || model.takes !== "image";
+    const asked = isFree || hasActed ? parameters.get("sample") : "";
+    const sample = asked ?? (isFree ? missingSample(model) : "");
     if (sample && session.images[0]?.sample !== sample) content.sample?.(sample);
     else content.restore?.();
   }
@@ -77,7 +75,7 @@ export function open(main, tools) {
     const images = session.images;
     const isSuitable =
       images.length > 1 || (images.length === 1 && suits(catalogue, images[0].sample, model));
-    return isSuitable || tools.observed ? "" : sampleFor(catalogue, model);
+    return isSuitable ? "" : sampleFor(catalogue, model);
   }
 
   return {

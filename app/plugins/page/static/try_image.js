@@ -42,6 +42,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     catalogue,
     model,
     message,
+    observed: tools.observed && (tools.has("inferences") ? "recorded" : "monitored"),
     onshow: display,
     onnew,
     onsample: (sample) => go("try", { ...address(), sample }),
@@ -248,6 +249,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     list.element,
     downloads.element,
     make("div.row", codeButton, compared.button),
+    form.more,
   );
   const stop = () => {
     pending.abort();

@@ -126,8 +126,8 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
     { "aria-label": "Questions and answers" },
     conversation.element,
     prompt.element,
-    make("details", make("summary", "Parameters"), form.element),
     make("div.row", requestButton(go, model)),
+    form.more,
   );
   saveSession();
   return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => prompt.stop() });
@@ -200,7 +200,7 @@ export function createTextTry({ tools, root, go, catalogue, model, message }) {
   }
 
   output.append(form.element, status, marked, model.streams ? conversation.element : list.element);
-  output.append(make("div.row", requestButton(go, model)));
+  output.append(make("div.row", requestButton(go, model)), form.more);
   saveSession();
   return textTryLayout(model, prompt, output);
 }
