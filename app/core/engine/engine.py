@@ -219,7 +219,7 @@ class Engine(Readiness):
 
         Without a model name, only the limits that are the same for all models are checked.
         """
-        queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
+        queue = self.registry.only_model if model_name is None else self.registry.owner(model_name)
         return self.admission.overload(queue)
 
     def report_rejected(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
@@ -268,7 +268,7 @@ class Engine(Readiness):
         context.model_name = context.model_name or model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         is_long = lane is not self._main_lane
-        queue = "" if is_long else self.registry.known_name(model_name)
+        queue = "" if is_long else self.registry.owner(model_name)
         try:
             context.deadline = deadline = lane.admission.deadline(context)
             # Long requests finish early at their deadline, so that they may wait for it.

@@ -8,6 +8,7 @@ import msgspec
 from app.core.engine.models.servable import Servable, explains_itself
 from metadata.model import ModelMetadata
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.task import Model
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +21,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         streams: whether the model streams its answers.
         explains: whether the model explains its own answers.
         downscale: as in `Servable`.
+        tensor_view: of its tensor view, which the same model answers.
     """
 
     task: Any
@@ -28,6 +30,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool
     explains: bool
     downscale: Callable[[int, int], float] | None
+    tensor_view: "Binding | None"
 
     @classmethod
     def of(cls, servable: Servable) -> Self:
@@ -38,7 +41,14 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             streams=callable(getattr(servable.model, "stream", None)),
             explains=explains_itself(servable.model),
             downscale=servable.downscale,
+            tensor_view=None if servable.tensor_view is None else cls.of(servable.tensor_view),
         )
+
+    def servable(self, model: Model[Any, Any]) -> Servable:
+        """Return the servable with `model`, which calls the other process."""
+        servable = Servable(self.task, model, self.description, self.defaults, self.downscale)
+        servable.tensor_view = None if self.tensor_view is None else self.tensor_view.servable(model)
+        return servable
 
     @property
     def interface(self) -> object:

@@ -127,6 +127,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         arguments: keyword arguments of the constructor of that class.
         instances: number of objects of the class, each with its own thread.
         batching: dynamic batching; off by default.
+        tensor_view: whether an ONNX model of images also answers as ``<name>@tensors``, which takes and returns the
+            tensors of its graph.
         max_waiting: requests for it that may wait for a worker; further ones are rejected at once.
         timeout_seconds: timeout of a call of ``predict``; for an isolated model, of any call.
         load_timeout_seconds: timeout of constructing such an object and loading its model.
@@ -151,6 +153,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     arguments: Mapping[str, object] = {}
     instances: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     batching: BatchingSettings = BatchingSettings()
+    tensor_view: bool = True
     max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
     timeout_seconds: Seconds = 60.0
     load_timeout_seconds: Seconds = 600.0

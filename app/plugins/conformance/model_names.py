@@ -13,6 +13,9 @@ from app.plugins.conformance.exchange import Exchange, InconclusiveError
 from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.tensors import is_object
 
+_VIEW_SUFFIX = "@tensors"
+"""The end of the name under which Charioteer serves a model for tensors once more."""
+
 _READY = {"ready": True}
 """Only models that are loaded: others answer nothing that can be checked."""
 
@@ -54,7 +57,7 @@ def model_in_path(probe: Probe, *paths: str) -> str:
 
 def _index(probe: Probe) -> set[str]:
     index = call_method(probe, INFERENCE, "RepositoryIndex", **_READY)
-    return {model.name for answer in index.answers if index.ok for model in answer.models} - {""}
+    return _without_views({model.name for answer in index.answers if index.ok for model in answer.models})
 
 
 def _names(exchange: Exchange) -> set[str]:
@@ -63,6 +66,11 @@ def _names(exchange: Exchange) -> set[str]:
         content = msgspec.json.decode(exchange.body)
         models = msgspec.convert(content.get("models", []) if is_object(content) else content, list[Any])
         named = [model.get("name") if is_object(model) else model for model in models]
-        return set(msgspec.convert(named, list[str])) - {""}
+        return _without_views(set(msgspec.convert(named, list[str])))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return set()
+
+
+def _without_views(names: set[str]) -> set[str]:
+    """Return the names that are not empty, without tensor views of listed models."""
+    return {name for name in names if name and name.removesuffix(_VIEW_SUFFIX) not in names - {name}}

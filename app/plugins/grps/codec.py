@@ -214,7 +214,7 @@ def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
         except InferenceError as error:
             kind, message = error.kind, _NO_DEFAULT
     sources = [registration.source for registration in registry.registrations]
-    name = max((source.name for source in sources if model.startswith(f"{source.name}-")), key=len, default="")
+    name = max((known for known in registry.names if model.startswith(f"{known}-")), key=len, default="")
     if name:
         return name, model[len(name) + 1 :]
     available = list_choices(f"{source.name}-{source.version}" for source in sources)

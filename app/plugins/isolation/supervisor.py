@@ -58,7 +58,7 @@ def load_in_subprocess(source: ModelSource, load: Callable[[ModelSource], Servab
     runner = ProcessRunner(supervisor, binding)
     # The registration and the requests in flight keep it alive.
     weakref.finalize(runner, supervisor.close).atexit = False
-    return Servable(binding.task, runner, binding.description, binding.defaults, binding.downscale)
+    return binding.servable(runner)
 
 
 class ProcessRunner:

@@ -118,8 +118,7 @@ class Ingress:
             known = ", ".join(self._handles)
             raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
         model = RemoteModel(source, handle, self._options.timeout_seconds, self._options.retries)
-        binding = model.binding
-        return Servable(binding.task, model, binding.description, binding.defaults, binding.downscale)
+        return model.binding.servable(model)
 
 
 def _without_request_id(app: ASGIApp) -> ASGIApp:

@@ -105,7 +105,7 @@ class Shadows:
         registration, result, request = context.registration, context.result, context.request
         if registration is None or result is None or request is None:
             return
-        if context.outcome or context.explanation or context.trial:
+        if context.outcome or context.explanation or context.trial or registration.is_tensor_view:
             return
         settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):

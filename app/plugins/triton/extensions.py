@@ -202,7 +202,7 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapp
 
     Raise MODEL_NOT_FOUND, or MODEL_NOT_READY.
     """
-    registrations: Sequence[Registration] = engine.registry.registrations
+    registrations: Sequence[Registration] = [*engine.registry.registrations, *engine.registry.tensor_views]
     if name:
         found = engine.registry.find(name, version or None)
         registrations = [found] if version else engine.registry.versions(name)

@@ -78,10 +78,12 @@ def test_isolated_answers_equal_plain_answers_byte_for_byte(tmp_path: Path) -> N
     question = {"gmap": {"s_b": {"a": encode_base64(SCENE)}, "s_i32": {"max_new_tokens": 6}}}
     numbers = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}]}
     images = {"inputs": [{**IMAGE_TENSOR, "parameters": {"score_threshold": 0.1}}, {**IMAGE_TENSOR, "name": "second"}]}
+    blank = {"name": "images", "shape": [1, 3, 192, 192], "datatype": "FP32", "data": [0] * (3 * 192 * 192)}
     explanation = {**instances, "parameters": {"samples": 20, "grid": 4, "seed": 1}}
     requests: list[tuple[str, str, dict[str, Any]]] = [
         ("detector", "/v2/models/{}/infer", images),
         ("detector", "/v2/models/m-{}/infer", images),
+        ("detector@tensors", "/v2/models/{}/infer", {"inputs": [blank]}),
         ("detector", "/v1/models/{}:predict", instances),
         ("detector", "/v1/models/{}:explain", explanation),
         ("segmenter", "/v2/models/{}/infer", images),

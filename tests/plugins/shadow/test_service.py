@@ -21,6 +21,7 @@ from app.plugins.recording.query.reader import RecordingReader, open_recordings
 from app.plugins.recording.service import store_at
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.shadow.rows import ComparedInference, read_compared
+from tests.core.runtimes.onnxruntime import graphs
 from tests.support.command_line import charioteer
 from tests.support.data.chariot import image_input, infer, items
 from tests.support.data.images import encode_base64, encode_image
@@ -180,6 +181,21 @@ def test_failures_stay_in_the_shadow_and_redacted_values_stay_out(tmp_path: Path
         wait_until(lambda: _images(client, "failed") == 1)
     (one,) = _compared(store)
     assert (one.answer.agreed, one.answer.error) == (None, "[redacted]")
+
+
+def test_tensor_view_gets_no_shadow_answer(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        (folder := tmp_path / "models" / "m" / version).mkdir(parents=True)
+        graphs.channel_means(
+            folder / "model.onnx", properties=graphs.properties("classify", ("cat", "dog", "x"), (8, 8))
+        )
+    (folder.parent / "model-settings.json").write_text('{"versions": ["1"], "shadow": {"version": "2", "share": 1}}')
+    tensor = {"name": "images", "datatype": "FP32", "shape": [1, 3, 8, 8], "data": [0] * 192}
+    with _serving(tmp_path / "models", tmp_path / "store.db") as client:
+        assert client.post("/v2/models/m@tensors/infer", json={"inputs": [tensor]}).status_code == 200
+        _infer(client, 255, 255)
+        wait_until(lambda: _images(client, "agreed") == 1)
+        assert 'charioteer_shadow_images_total{model="m@tensors"' not in client.get("/metrics").text
 
 
 def test_trials_get_no_shadow_answer_and_records_are_redacted_or_left_out(tmp_path: Path) -> None:

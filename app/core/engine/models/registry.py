@@ -20,6 +20,9 @@ _MAX_CHOICES = 10
 CHARIOT_PREFIX = "m-"
 """The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
 
+_VIEW_SUFFIX = "@tensors"
+"""The end of the name of a tensor view: all protocols accept it in paths without an escape."""
+
 
 class ModelState(StrEnum):
     """The state of a model version, as in the repository extension of the Open Inference Protocol."""
@@ -39,6 +42,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         detail: the same for the operator, with the paths of files.
         servable: set if and only if the state is READY.
         enabled: False for a model that was unloaded on purpose; readiness ignores it.
+        is_tensor_view: whether it is the tensor view of a model, which shares its state.
     """
 
     source: ModelSource
@@ -47,6 +51,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     detail: str = ""
     servable: Servable | None = None
     enabled: bool = True
+    is_tensor_view: bool = False
 
     def ready_servable(self) -> Servable:
         """Return the servable of a registration that is READY, as `Registry.find` returns it."""
@@ -56,6 +61,15 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def chariot_id(self) -> str:
         """Return the id of the model in Chariot's path, after ``m-``."""
         return (self.source.settings.chariot_id or self.source.name).lower()
+
+    @property
+    def tensor_view(self) -> "Registration | None":
+        """Return its tensor view; None without one. A model that is not ready may turn out to have none."""
+        view = None if self.servable is None else self.servable.tensor_view
+        if not self.source.settings.tensor_view or (view is None and self.servable is not None):
+            return None
+        source = msgspec.structs.replace(self.source, name=self.source.name + _VIEW_SUFFIX)
+        return msgspec.structs.replace(self, source=source, servable=view, is_tensor_view=True)
 
 
 class Registry:
@@ -81,7 +95,7 @@ class Registry:
 
     @property
     def registrations(self) -> Sequence[Registration]:
-        """Return every version of every model, sorted by name and version."""
+        """Return every version of every model, sorted by name and version, without tensor views."""
         return [
             _with_health(versions[version])
             for _, versions in sorted(self._models.items())
@@ -110,9 +124,15 @@ class Registry:
         return f" (version {latest} answers instead)"
 
     @property
+    def tensor_views(self) -> Sequence[Registration]:
+        """Return the tensor views of all versions that are ready, in the order of `registrations`."""
+        views = [model.tensor_view for model in self.registrations if model.servable is not None]
+        return [view for view in views if view is not None and view.source.name not in self._models]
+
+    @property
     def names(self) -> Sequence[str]:
-        """Return the names of all models, sorted."""
-        return sorted(self._models)
+        """Return the names of all models, and of the tensor views that are ready, sorted."""
+        return sorted({*self._models, *(view.source.name for view in self.tensor_views)})
 
     @property
     def only_model(self) -> str | None:
@@ -125,12 +145,20 @@ class Registry:
         return max((limit for limit in limits if limit is not None), default=None)
 
     def known_name(self, name: str) -> str:
-        """Return `name` if a model in any state has it, otherwise "": clients may invent names."""
-        return name if name in self._models else ""
+        """Return `name` if a model or tensor view in any state has it, otherwise "": clients may invent names."""
+        return name if self.owner(name) else ""
+
+    def owner(self, name: str) -> str:
+        """Return the model that answers requests for `name`, its own or its tensor view's; "" for an unknown name."""
+        if name in self._models:
+            return name
+        return name.removesuffix(_VIEW_SUFFIX) if self.versions(name) else ""
 
     def versions(self, name: str) -> Sequence[Registration]:
-        """Return every version of one model, the latest first; an empty list for an unknown name."""
+        """Return every version of one model or tensor view, the latest first; an empty list for an unknown name."""
         versions = self._models.get(name, {})
+        if not versions and (model := name.removesuffix(_VIEW_SUFFIX)) in self._models:
+            return [view for version in self.versions(model) if (view := version.tensor_view) is not None]
         return [_with_health(versions[version]) for version in sorted(versions, key=version_sort_key, reverse=True)]
 
     def replace(self, name: str, registrations: Iterable[Registration]) -> None:
@@ -161,7 +189,7 @@ class Registry:
         return registration
 
     def find(self, name: str, version: str | None = None) -> Registration:
-        """Return the registration of a model: the requested version, or the latest one that is ready.
+        """Return the registration of a model or tensor view: the requested version, or the latest one that is ready.
 
         The version "latest" is the same as None. Raise MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
@@ -172,6 +200,10 @@ class Registry:
             if registration.servable is not None and not registration.servable.unavailable_reason:
                 return registration
         elif versions is None:
+            if (model := name.removesuffix(_VIEW_SUFFIX)) in self._models and (
+                view := self.find(model, version).tensor_view
+            ):
+                return view
             message = f"Model {name!r} is not known" if name else "The request names no model"
             raise _not_found(message, "This server has", self._models)
         elif version not in (None, LATEST, *versions):

@@ -14,7 +14,7 @@ from app.core.engine.models.registry import CHARIOT_PREFIX, ModelState, Registra
 from app.core.engine.models.servable import Servable
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.settings.model import ModelError, ModelSource
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 _logger = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class Repository:
         self._failures: dict[str, tuple[str, str]] = {}
 
     async def index(self) -> Sequence[Registration]:
-        """Return every version of every model, including those on disk that were never loaded."""
-        known = list(self.registry.registrations)
+        """Return every version of every model and tensor view, including those on disk that were never loaded."""
+        known = [*self.registry.registrations, *self.registry.tensor_views]
         known_versions = {(registration.source.name, registration.source.version) for registration in known}
         for source in await run_in_daemon_thread(self._sources):
             if (source.name, source.version) not in known_versions:
@@ -163,7 +163,12 @@ class Repository:
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None]:
-        """Hold the lock of one model. Raise MODEL_NOT_READY if the lock is not free in time."""
+        """Hold the lock of one model.
+
+        Raise MODEL_NOT_READY if the lock is not free in time, INVALID_REQUEST for a tensor view.
+        """
+        if (owner := self.registry.owner(name)) not in ("", name):
+            raise invalid(f"{name!r} is the tensor view of the model {owner!r}; load or unload {owner!r}")
         lock = self._locks.get(name)
         if lock is None:
             self._locks[name] = lock = asyncio.Lock()

@@ -54,6 +54,8 @@ class Servable:
         runner: runs the model for `predict`. Batching replaces it; streams and explanations do not use it.
         split_step: splits large items, and merges the predictions for their parts; set by a loader of models.
         score_step: changes the scores of predictions; set by a loader of models.
+        tensor_view: the same model for clients that send and read the raw tensors of its graph; None without one. The
+            loader of the graph sets it. It has no steps and no batching.
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
         inputs: the input tensors that tensor protocols report for the model.
         outputs: the tensors into which predictions are stacked.
@@ -86,6 +88,7 @@ class Servable:
             self.runner = partial(_run_until_stopped, self._streaming, model)
         self.split_step: SplitStep | None = None
         self.score_step: ScoreStep | None = None
+        self.tensor_view: Servable | None = None
         self.description = description
         self.inputs = task.inputs
         self.parameter_types: Sequence[type[msgspec.Struct]] = (task.parameters_type, *added_to(task.parameters_type))

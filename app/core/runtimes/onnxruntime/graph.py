@@ -1,5 +1,6 @@
 """Identify the inputs of a vision graph, images and optional sizes or masks, and run the graph on images."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.runtimes.onnxruntime.session import GraphSession
-from tasks.inference.error import model_failed
+from tasks.inference.error import ErrorKind, InferenceError, model_failed
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 
@@ -25,6 +26,9 @@ _ADVICE = (
     'declare {"task_type": "TENSOR"} without "preprocessing" in model-settings.json, so that clients send all inputs '
     "as tensors, or write a Python class that prepares them: docs/models.md#onnx, docs/python_models.md#other-outputs"
 )
+
+_MAX_ENLARGEMENT = 4
+"""How many times the pixels of the input the tensors of clients may have, if the graph takes images of any size."""
 
 _MAX_BATCH = 8
 """Larger batches need more memory and save no time on a CPU."""
@@ -61,7 +65,11 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sides(self) -> tuple[int, int]:
         """Return the (height, width) of the images; -1 for a side of any length."""
-        height, width = self.image.shape[-3:-1] if self.channels_last else self.image.shape[-2:]
+        return self.sides_of(self.image.shape)
+
+    def sides_of(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Return the (height, width) in a shape of the image input."""
+        height, width = shape[-3:-1] if self.channels_last else shape[-2:]
         return height, width
 
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
@@ -150,7 +158,7 @@ class ImageGraph:
         unbatched: bool = False,
         keep_datatypes: bool = False,
     ) -> None:
-        self._session = session
+        self.session = session
         self._inputs = inputs
         self.batcher = ImageBatcher(
             preprocessing, inputs.image.datatype, channels_last=inputs.channels_last, grey=inputs.channels == _GREY
@@ -165,7 +173,7 @@ class ImageGraph:
 
     def output_specs(self) -> Sequence[TensorSpec]:
         """Return the selected outputs for any number of images, which are the first dimension."""
-        specs = {spec.name: spec for spec in self._session.outputs}
+        specs = {spec.name: spec for spec in self.session.outputs}
         return [
             msgspec.structs.replace(spec, shape=(-1, *(spec.shape if self._unbatched else spec.shape[1:])))
             for spec in (specs[name] for name in self._outputs)
@@ -181,7 +189,7 @@ class ImageGraph:
         if self.preprocessing.dynamic_size:
             height, width = self.preprocessing.dynamic_size.input_size(images[0].height, images[0].width)
         batch, placements = self.batcher.prepare(images, count, (height, width))
-        outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
+        outputs = self.session.run(self._inputs.feeds(batch, height, width), self._outputs)
         if not self._unbatched and any(output.shape[:1] != (count,) for output in outputs):
             shapes = [list(output.shape) for output in outputs]
             raise model_failed(f"The model received {count} images and returned outputs of the shapes {shapes}")
@@ -194,3 +202,20 @@ class ImageGraph:
         # Further rows belong to images that fill a batch of fixed size.
         rows = zip(placements, *converted, strict=False)
         return [RawOutputs(own_outputs, placement, height, width) for placement, *own_outputs in rows]
+
+    def run_tensors(self, tensors: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return all outputs of the graph for its inputs, which the client has prepared.
+
+        Raise TOO_LARGE if a graph for images of any size gets ones much larger than `run` would, MODEL_FAILED if it
+        cannot run.
+        """
+        height, width = self._inputs.sides_of(tensors[self._inputs.image.name].shape)
+        if -1 in self._inputs.sides:
+            rule = self.preprocessing.dynamic_size
+            size = self.preprocessing.height, self.preprocessing.width
+            max_pixels = _MAX_ENLARGEMENT * math.prod(rule.input_size(height, width) if rule else size)
+            if height * width > max_pixels:
+                advice = 'declare a larger {"preprocessing": {"size": [height, width]}} in model-settings.json'
+                message = f"Expected images of at most {max_pixels:,} pixels, got {height}x{width}; {advice}"
+                raise InferenceError(ErrorKind.TOO_LARGE, message)
+        return self.session.run(tensors)

@@ -18,13 +18,16 @@ from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import Model, Task, TaskType
-from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
+from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors, Tensors, TensorsInput
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
 
 class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
-    """A model of images. `predict` converts the outputs for one input to its prediction."""
+    """A model of images. `predict` converts the outputs for one input to its prediction.
+
+    It also runs its graph on the raw tensors of its tensor view, which no request mixes with images.
+    """
 
     graph: ImageGraph
     match: Match
@@ -33,6 +36,9 @@ class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
     image_of: Callable[[Any], Image] = attrgetter("image")
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        if inputs and isinstance(inputs[0], TensorsInput):
+            specs, run = self.graph.session.outputs, self.graph.run_tensors
+            return [Tensors(as_tensors(specs, run(item.tensors))) for item in inputs]
         max_images = self.graph.max_images
         predictions: list[Any] = []
         for start in range(0, len(inputs), max_images):

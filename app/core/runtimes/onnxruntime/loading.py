@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.label_files import format_labels
 from app.core.runtimes.onnxruntime.files.location import locate_graph
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
 from app.core.runtimes.onnxruntime.graph import is_single_image
-from app.core.runtimes.onnxruntime.heads import as_tensors, task_and_model
+from app.core.runtimes.onnxruntime.heads import OnnxImageModel, as_tensors, task_and_model
 from app.core.runtimes.onnxruntime.images.image_batch import downscale_factor
 from app.core.runtimes.onnxruntime.inspection import inspect_model
 from app.core.runtimes.onnxruntime.precision import describe_precision, is_accelerated
@@ -61,7 +63,13 @@ def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     if source.settings.preprocessing.reduced_decode and preprocessing.dynamic_size is None:
         downscale = partial(downscale_factor, preprocessing)
     defaults = {**inspection.match.parameters, **source.settings.parameters}
-    return Servable(task, model, inspection.description, defaults, downscale)
+    servable = Servable(task, model, inspection.description, defaults, downscale)
+    if source.settings.tensor_view and isinstance(model, OnnxImageModel):
+        description = msgspec.structs.replace(
+            inspection.description, task_type=TaskType.TENSOR, layout="tensors", takes_images=False, facts=()
+        )
+        servable.tensor_view = Servable(TensorInference(session.inputs, session.outputs), model, description, {})
+    return servable
 
 
 def open_session(source: ModelSource) -> Session:
