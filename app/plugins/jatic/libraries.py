@@ -1,6 +1,6 @@
-"""Serve Python classes that follow MAITE's protocols, and answers of MAITE and supervision.
+"""Serve Python classes that follow MAITE's protocols, and answers of MAITE, supervision, Ultralytics and transformers.
 
-Attributes identify the objects, so neither library is needed.
+Attributes identify the objects, so none of these libraries is needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.value_parsing import array
+from app.core.runtimes.python.outputs.value_parsing import array, invalid_answer
 from app.core.runtimes.python.task_adapters import PythonLibrary
 from tasks.task import TaskType
 
 _CORNERS = "xyxyxyxy"
 """The key of ``data`` with the corners of oriented boxes."""
+
+_RESULTS = ("names", "orig_shape", "boxes", "masks", "probs", "keypoints", "obb")
+"""The attributes by which Ultralytics' ``Results`` are known; the last five are the parts of the tasks."""
 
 
 def adapt(target: object) -> object:
@@ -77,4 +80,65 @@ def to_arrays(answer: Any, _: str, task_type: TaskType) -> object:
             return arrays
 
 
-LIBRARIES = (PythonLibrary(model=adapt, answer=own_scores), PythonLibrary(answer=to_arrays))
+def from_ultralytics(answer: Any, path: str, task_type: TaskType) -> object:
+    """Return the labels, scores and geometry of ``Results``, or of a list with one, and any other answer unchanged.
+
+    Masks of the image's size are returned as they are, and smaller ones as the polygons ``masks.xy``. Raise
+    MODEL_FAILED if the result is of a model of another task.
+    """
+    listed = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    result: Any = listed[0] if len(listed) == 1 else None
+    if any(not hasattr(result, name) for name in _RESULTS):
+        return cast("object", answer)
+    part = {TaskType.IMAGE_CLASSIFICATION: "probs", TaskType.ORIENTED_OBJECT_DETECTION: "obb"}.get(task_type, "boxes")
+    found: Any = getattr(result, part)
+    if found is None:
+        others = [name for name in _RESULTS[2:] if getattr(result, name) is not None]
+        raise invalid_answer(
+            path, f"a result with {part} for {task_type}", f"one with {', '.join(others) or 'nothing'}"
+        )
+    if part == "probs":
+        scores = array(found.data, f"{path}.probs.data")
+        return {"labels": [result.names[number] for number in range(len(scores))], "scores": scores}
+    numbers = array(found.cls, f"{path}.{part}.cls").tolist()
+    arrays = {"labels": [result.names[int(number)] for number in numbers], "scores": found.conf}
+    match task_type:
+        case TaskType.ORIENTED_OBJECT_DETECTION:
+            return {**arrays, "boxes": found.xywhr}
+        case TaskType.IMAGE_SEGMENTATION:
+            masks: Any = result.masks
+            if masks is None:
+                return {**arrays, "masks": ()}
+            if tuple(masks.data.shape[1:]) == tuple(result.orig_shape):
+                return {**arrays, "masks": masks.data}
+            return {**arrays, "contours": [[polygon] if len(polygon) else [] for polygon in masks.xy]}
+        case _:
+            return {**arrays, "boxes": found.xyxy, "keypoints": getattr(result.keypoints, "data", None)}
+
+
+def from_pipeline(answer: Any, _: str, task_type: TaskType) -> object:
+    """Return the records of a detector or segmenter of transformers' ``pipeline`` as its task has them.
+
+    Boxes are in a dict, and masks are images of Pillow. The records of semantic segmentation have the score None, read
+    as 1. Any other answer is returned unchanged.
+    """
+    if not isinstance(answer, list) or not answer:
+        return cast("object", answer)
+    records = cast("list[Any]", answer)
+    is_detector, names = task_type is TaskType.OBJECT_DETECTION, ("mask", "score", "label")
+    if not all(isinstance(record, dict) and {"label", "score"} < {*record} for record in records):
+        return records
+    if is_detector and all(isinstance(record.get("box"), dict) for record in records):
+        return [{**record, **record["box"]} for record in records]
+    if is_detector or not all("mask" in record for record in records):
+        return records
+    columns = {f"{name}s": [record[name] for record in records] for name in names}
+    return {**columns, "scores": [1 if score is None else score for score in columns["scores"]]}
+
+
+LIBRARIES = (
+    PythonLibrary(model=adapt, answer=own_scores),
+    PythonLibrary(answer=to_arrays),
+    PythonLibrary(answer=from_ultralytics),
+    PythonLibrary(answer=from_pipeline),
+)

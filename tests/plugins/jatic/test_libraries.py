@@ -1,4 +1,4 @@
-"""Python classes may return supervision's objects."""
+"""Python classes may return objects of supervision, Ultralytics and transformers."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.task_adapters import TASK_ADAPTERS
-from app.plugins.jatic.libraries import to_arrays
+from app.plugins.jatic.libraries import LIBRARIES
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 from tasks.vision.filtering import SelectionParameters
@@ -47,8 +48,9 @@ def detections(**fields: Any) -> SimpleNamespace:
 
 
 def read(answer: object, task_type: TaskType) -> Any:
-    converted = to_arrays(answer, "predict()", task_type)
-    return TASK_ADAPTERS[task_type].parse(converted, "predict()", ITEM, ClassNames(("car", "bus")))
+    for library in LIBRARIES:
+        answer = library.answer(answer, "predict()", task_type)
+    return TASK_ADAPTERS[task_type].parse(answer, "predict()", ITEM, ClassNames(("car", "bus")))
 
 
 def test_detections_of_a_class_are_served(tmp_path: Path) -> None:
@@ -104,3 +106,68 @@ def test_empty_detections_are_read(task_type: TaskType, confidence: object) -> N
 def test_missing_field_is_an_error(fields: dict[str, Any], task_type: TaskType, message: str) -> None:
     with pytest.raises(InferenceError, match=message):
         read(detections(xyxy=BOXES, **fields), task_type)
+
+
+def results(**parts: Any) -> SimpleNamespace:
+    """Return a result with the attributes of Ultralytics' class, of an image of 100 x 200 pixels."""
+    absent = dict.fromkeys(("boxes", "masks", "probs", "keypoints", "obb"))
+    return SimpleNamespace(**{**absent, "names": {0: "car", 1: "bus"}, "orig_shape": (100, 200), **parts})
+
+
+FOUND = {"conf": SCORES, "cls": NUMBERS.astype(np.float32)}
+BOXED = results(boxes=SimpleNamespace(**FOUND, xyxy=BOXES), keypoints=SimpleNamespace(data=POSES))
+
+
+def test_ultralytics_boxes_keypoints_and_probabilities_are_read() -> None:
+    for answer in (BOXED, [BOXED]):
+        found = read(answer, DETECT)
+        assert (found.labels, found.scores.tolist(), found.boxes.tolist()) == (
+            ["bus", "car"],
+            [0.5, 0.25],
+            BOXES.tolist(),
+        )
+        assert found.keypoints.tolist() == POSES.tolist()
+    probabilities = read(results(probs=SimpleNamespace(data=np.array([0.25, 0.75]))), CLASSIFY)
+    assert (probabilities.labels, probabilities.scores.tolist(), probabilities.class_ids) == (
+        ["car", "bus"],
+        [0.25, 0.75],
+        [0, 1],
+    )
+    oriented = read(results(obb=SimpleNamespace(**FOUND, xywhr=np.array([[60, 50, 40, 20, 0.5]] * 2))), ORIENTED)
+    assert oriented.boxes[1].tolist() == [60, 50, 40, 20, 0.5]
+
+
+POLYGON = np.array([[30, 10], [49, 10], [49, 19], [30, 19]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("masks", "points"),
+    [
+        (SimpleNamespace(data=np.ones((2, 64, 64)), xy=[POLYGON, POLYGON[:0]]), 4),
+        (SimpleNamespace(data=np.concatenate([MASK, MASK * 0])), 4),
+        (None, 0),
+    ],
+    ids=["smaller masks", "masks of the image's size", "no objects"],
+)
+def test_ultralytics_masks_are_read(masks: Any, points: int) -> None:
+    boxes = {"conf": SCORES, "cls": NUMBERS} if masks else {"conf": np.zeros(0), "cls": np.zeros(0)}
+    found = read(results(boxes=SimpleNamespace(**boxes), masks=masks), SEGMENT)
+    assert [sum(map(len, contours)) for contours in found.contours] == ([points, 0] if masks else [])
+    if masks:
+        assert sorted(found.contours[0][0].tolist()) == sorted(POLYGON.tolist())
+
+
+def test_ultralytics_result_of_another_task_is_an_error() -> None:
+    with pytest.raises(
+        InferenceError, match="a result with obb for ORIENTED_OBJECT_DETECTION, got one with boxes, keyp"
+    ):
+        read(BOXED, ORIENTED)
+
+
+def test_records_of_pipelines_are_read() -> None:
+    box = {"xmin": 1, "ymin": 2, "xmax": 30, "ymax": 40}
+    assert read([{"label": "bus", "score": 0.5, "box": box}], DETECT).boxes.tolist() == [[1, 2, 30, 40]]
+    mask = Pillow.fromarray(MASK[0].astype(np.uint8) * 255)
+    found = read([{"label": "car", "score": score, "mask": mask} for score in (None, 0.5)], SEGMENT)
+    assert (found.labels, found.scores.tolist()) == (["car", "car"], [1, 0.5])
+    assert sorted(found.contours[1][0].tolist()) == sorted(POLYGON.tolist())

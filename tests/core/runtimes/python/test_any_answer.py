@@ -29,7 +29,7 @@ FIELDS = [
 numbers = st.integers() | st.integers(0, 3) | st.floats() | st.floats(0, 1) | st.booleans()
 some_arrays = arrays.arrays(
     st.sampled_from([np.float32, np.int64, np.bool_, np.uint8, np.float16, np.dtype("U3"), object]),
-    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7),
 )
 leaves = st.none() | numbers | st.text(max_size=4) | st.binary(max_size=3) | some_arrays
 boxes = st.fixed_dictionaries(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from app.core.runtimes.python.outputs.image_objects import read_segments
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
@@ -37,6 +38,9 @@ SEGMENTATION_INPUT = SegmentationInput(IMAGE, SegmentationParameters())
         {"labels": ["background", "cat", "dog"], "scores": [0.25, 0, 0.75]},
         {"labels": np.array([0, 1, 2]), "scores": np.array([0.25, 0, 0.75])},
         Classification(labels=["background", "cat", "dog"], scores=np.array([0.25, 0, 0.75], F32)),
+        np.array([[0.25, 0, 0.75]]),
+        [[0.25, 0, 0.75]],
+        [np.array(0.25), np.array(0), np.array(0.75)],
     ],
 )
 def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
@@ -53,8 +57,17 @@ def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
         ({"dog": 0.75, "cow": 0.25}, ("background", "cat", "dog"), ["dog", "cow"], None),
         ([0.25, 0.5, 0.75], ("crane", "cat", "crane"), ["crane", "cat", "crane"], None),
         ([0.5, 0.25], (), ["0", "1"], None),
+        ("dog", ("background", "cat", "dog"), ["dog"], [2]),
+        (np.array(["cow"]), ("background", "cat", "dog"), ["cow"], None),
+        (2, ("background", "cat", "dog"), ["dog"], [2]),
+        (np.array([2]), ("background", "cat", "dog"), ["dog"], [2]),
+        (np.array(1), (), ["1"], None),
+        ([1], ("cat",), ["cat"], None),
     ],
-    ids=["another order", "unknown name", "equal names", "no names"],
+    ids=[
+        *("another order", "unknown name", "equal names", "no names"),
+        *("label", "unknown label", "number", "array of a number", "number without names", "score of the only class"),
+    ],
 )
 def test_classes_are_numbered_if_all_names_are_known(answer: object, known: Any, labels: Any, class_ids: Any) -> None:
     found = read_classification(answer, "predict()", CLASSIFICATION_INPUT, ClassNames(known))
@@ -66,6 +79,10 @@ def test_classes_are_numbered_if_all_names_are_known(answer: object, known: Any,
     [
         (None, "predict(): Expected Classification, a dict of scores by label"),
         (np.array(0.5), "got an array of shape ()"),
+        (1.0, "or a label alone, got 1.0"),
+        (True, "or a label alone, got True"),
+        (7, "predict(): Expected one of 3 classes, 0..2, got 7"),
+        ([[0.5, 0.5]], "predict()[0]: Expected numbers of shape (3,), got shape (2,)"),
         ([0.5, 0.5], "predict(): Expected numbers of shape (3,), got shape (2,)"),
         ([3.2, -1.0, 0], "predict()[0]: Expected a score of 0..1, got 3.2"),
         ({"cat": "high"}, "predict(): Expected numbers"),
@@ -107,6 +124,12 @@ POINTS = [[{"x": float(x), "y": float(y)} for x, y in contour] for contour in OU
         {"masks": HOLED[np.newaxis], "scores": [0.5], "labels": [1]},
         {"masks": [HOLED], "scores": [0.5], "labels": ["cat"]},
         {"masks": [HOLED.astype(np.uint8)], "scores": [0.5], "labels": ["cat"]},
+        {"masks": [HOLED.astype(np.uint8) * 255], "scores": [0.5], "labels": ["cat"]},
+        {"masks": [Pillow.fromarray(HOLED.astype(np.uint8) * 255)], "scores": [0.5], "labels": ["cat"]},
+        {"masks": [Pillow.fromarray(HOLED)], "scores": [0.5], "labels": ["cat"]},
+        {"masks": HOLED[np.newaxis, np.newaxis], "scores": [0.5], "labels": ["cat"]},
+        (HOLED[np.newaxis], [0.5], [1]),
+        {"label_map": Pillow.fromarray(HOLED.astype(np.uint8)), "scores": np.full((30, 40), 0.5)},
         {"masks": HOLED[np.newaxis].astype(F32), "scores": np.array([0.5]), "labels": np.array([1])},
         {"masks": [HOLED.tolist()], "scores": [0.5], "labels": ["cat"]},
         {"contours": [OUTLINE], "scores": [0.5], "labels": ["cat"]},
@@ -146,7 +169,8 @@ def test_label_map_gives_one_object_per_class_with_mean_score() -> None:
     found = read_segments({"label_map": classes, "scores": scores}, "predict()", SEGMENTATION_INPUT, LABELS)
     assert (found.labels, found.scores.tolist()) == (["cat", "dog"], [0.75, 0.25])
     assert (mask_of_contours(found.contours[1], 40, 30) == (classes == 2)).all()
-    assert read_segments(classes, "predict()", SEGMENTATION_INPUT, LABELS).scores.tolist() == [1, 1]
+    for answer in (classes, Pillow.fromarray(classes.astype(np.uint8), "P")):
+        assert read_segments(answer, "predict()", SEGMENTATION_INPUT, LABELS).scores.tolist() == [1, 1]
     assert read_segments(classes, "predict()", SEGMENTATION_INPUT, ClassNames(())).labels == ["0", "1", "2"]
 
 
@@ -159,7 +183,10 @@ def masks(**changes: Any) -> dict[str, Any]:
     [
         (None, "predict(): Expected Segments, masks or contours"),
         (masks(masks=[HOLED, HOLED.T]), '["masks"][1]: Expected numbers of shape (30, 40), got shape (40, 30)'),
-        (masks(masks=[HOLED * 7, HOLED]), 'predict()["masks"][0]: Expected a mask of booleans, or of 0 and 1'),
+        (masks(masks=[HOLED * 7, HOLED]), 'predict()["masks"][0]: Expected a mask of booleans, of 0 and 1'),
+        (masks(masks=[HOLED * 0.75, HOLED]), "or of 0 and 255, not of probabilities, got numbers up to 0.75"),
+        (HOLED.astype(np.uint8) * 255, 'return a mask as {"masks": [mask], '),
+        (Pillow.new("RGB", (40, 30)), "predict(): Expected Segments, masks or contours"),
         (masks(masks=[HOLED]), "equal numbers of objects, scores and labels, got 1 objects, 2 scores, 2 labels"),
         (masks(masks=4), 'predict()["masks"]: Expected a list or an array, got 4'),
         (np.zeros((40, 30)), "predict(): Expected numbers of shape (30, 40)"),

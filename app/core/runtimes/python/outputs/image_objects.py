@@ -9,7 +9,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.labelled_scores import RECORDS, LabelledObjects, check_lengths, read_objects
+from app.core.runtimes.python.outputs.labelled_scores import (
+    RECORDS,
+    LabelledObjects,
+    check_lengths,
+    read_objects,
+    read_rows,
+)
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     array,
@@ -27,10 +33,12 @@ from tasks.oriented_object_detection import OrientedDetections
 from tasks.vision.contours import Contour, contours_of_mask
 
 _BOX_FORMS = (
-    "Detections, boxes with scores and labels, or a list of records with label, score, xmin, ymin, xmax and ymax"
+    "Detections, boxes with scores and labels, rows of them, or a list of records with label, score, xmin, ymin, xmax "
+    "and ymax"
 )
 _ORIENTED_FORMS = (
-    "OrientedDetections, boxes with scores and labels, or a list of records with label, score, cx, cy, w, h and r"
+    "OrientedDetections, boxes with scores and labels, rows of them, or a list of records with label, score, cx, cy, "
+    "w, h and r"
 )
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _ORIENTED_FIELDS = ("cx", "cy", "w", "h", "r")
@@ -46,7 +54,7 @@ _VOID = 255
 def read_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> Detections:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     del item
-    found = read_objects(value, path, labels, ("boxes",), _SIDES)
+    found = read_rows(value, path, labels, 4) or read_objects(value, path, labels, ("boxes",), _SIDES)
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
     boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
@@ -76,7 +84,7 @@ def _optional(value: object, path: str, name: str) -> tuple[object, str]:
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     width, height = item.image.width, item.image.height
-    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
+    found = read_rows(value, path, labels, 5) or read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
     if found is None:
         raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
     if getattr(found.geometry, "ndim", 2) == 3:
@@ -103,6 +111,8 @@ def _from_corners(value: object, path: str) -> NDArray[np.float32]:
 def read_segments(value: object, path: str, item: SegmentationInput, labels: ClassNames) -> Segments:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     size = (item.image.height, item.image.width)
+    if hasattr(type(value), "__array_interface__"):
+        value = array(value, path)  # an image of Pillow
     found = read_objects(value, path, labels, ("masks", "contours"), ("contour",))
     if found is None:
         if (mapped := fields(value, path, ("label_map",))) is not None:
@@ -125,12 +135,15 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
 
 
 def _mask(value: object, path: str, size: tuple[int, int]) -> NDArray[np.uint8]:
-    if getattr(value, "dtype", None) == np.bool_ and getattr(value, "shape", None) == size:
-        return np.asarray(value, np.uint8)
-    values = numbers(value, path, size)
-    if not ((values == 0) | (values == 1)).all():
-        raise invalid_answer(path, "a mask of booleans, or of 0 and 1", f"numbers up to {values.max():g}")
-    return values.astype(np.uint8)
+    mask = array(value, path)
+    mask = mask[0] if mask.shape == (1, *size) else mask
+    if mask.dtype == np.bool_ and mask.shape == size:
+        return mask.astype(np.uint8)
+    values = numbers(mask, path, size)
+    if not ((values == 0) | (values == 1)).all() and not ((values == 0) | (values == 255)).all():
+        expected = "a mask of booleans, of 0 and 1, or of 0 and 255, not of probabilities"
+        raise invalid_answer(path, expected, f"numbers up to {values.max():g}")
+    return (values != 0).astype(np.uint8)
 
 
 def _label_map_segments(
@@ -140,9 +153,13 @@ def _label_map_segments(
     classes = numbers(value, path, size)
     if not (np.isfinite(classes).all() and (classes == np.rint(classes)).all()):
         raise invalid_answer(path, "a map of class numbers", "numbers that are not integers")
+    class_ids = np.unique(classes).tolist()
+    if class_ids == [0, _VOID] and len(labels.known) <= _VOID:
+        expected = 'a map of class numbers; return a mask as {"masks": [mask], "scores": [1], "labels": [label]}'
+        raise invalid_answer(path, expected, "only 0 and 255, as in a mask")
     pixels = np.ones(size, np.float32) if score_map[0] is None else numbers(*score_map, size)
     objects: list[tuple[str, float, list[Contour]]] = []
-    for number in np.unique(classes).tolist():
+    for number in class_ids:
         if number < 0 or (number == _VOID and len(labels.known) <= _VOID):
             continue
         name = labels.name(number, path)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.error import InferenceError, model_failed, quote_value
 
-_ROUNDING = 1e-4
+ROUNDING = 1e-4
 """How far scores may exceed 0..1, because a softmax in half precision does."""
 
 
@@ -162,7 +162,7 @@ def finite(values: NDArray[np.float32], path: str | Callable[[int], str]) -> NDA
 def scores(value: object, path: str, item_path: Callable[[int], str] | None = None) -> NDArray[np.float32]:
     """Convert N scores to an (N,) float32 array in 0..1; `item_path` returns that of an index, unlike `path[index]`."""
     values = finite(numbers(value, path, ("N",)), item_path or path)
-    check_items((values >= -_ROUNDING) & (values <= 1 + _ROUNDING), values, "a score of 0..1", item_path or path)
+    check_items((values >= -ROUNDING) & (values <= 1 + ROUNDING), values, "a score of 0..1", item_path or path)
     return np.clip(values, 0, 1)
 
 
@@ -183,10 +183,19 @@ def array(value: object, path: str, dtype: type | None = None) -> NDArray[Any]:
         tensor = cast("Any", detach)().cpu()
         # NumPy has no bfloat16.
         value = tensor.float() if str(getattr(tensor, "dtype", None)) == "torch.bfloat16" else tensor
+    elif isinstance(value, (list, tuple)):
+        value = [array(part, path) if hasattr(part, "detach") else part for part in cast("Sequence[object]", value)]
     try:
         return np.asarray(value, dtype)
     except Exception as error:  # noqa: BLE001  any library may raise any type
         raise invalid_answer(path, "an array", f"{describe(value)} ({type(error).__name__}: {error})") from None
+
+
+def is_class(value: object) -> bool:
+    """Return whether a value is one class name or number. A float may be a score, and is neither."""
+    if getattr(value, "shape", None) == ():
+        value = cast("Any", value).item()
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
 def _integer(value: object) -> int | None:
