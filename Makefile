@@ -32,8 +32,8 @@ test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated pr
 	@$(BIN)/python -m tests.support.processors
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
-# The tests start processes and wait for them: three workers keep two cores busy, and four slow Ray down.
-SLOW := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# The tests start processes and wait for them: four workers keep two cores busy.
+SLOW := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, PostgreSQL, torch, real servers
 	@$(BIN)/python -m pytest $(SLOW) -m "slow and not rare" $(ONLY)
 

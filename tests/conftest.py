@@ -43,7 +43,8 @@ RARE = tuple(
         "plugins/conformance/test_deliberate_faults.py", "plugins/conformance/test_foreign_servers.py",
         "plugins/transformers/torch/test_command.py", "plugins/transformers/torch/test_timm.py",
         "plugins/isolation/test_server.py", "plugins/recording/test_truth_kill.py",
-        "plugins/evaluation/truths/test_labelling_round.py",
+        "plugins/evaluation/truths/test_labelling_round.py", "plugins/recording/stores/test_migrations.py",
+        "core/server/test_many_connections.py",
     )
 )  # fmt: skip
 """Foreign clients, Ray's matrix, extras, malformed requests, and files that take half a minute: `make test-all`."""
