@@ -113,6 +113,7 @@ assert set(dir(charioteer)) == set(charioteer.__all__) <= globals().keys()
     assert all(module.startswith("charioteer") for module in modules.split())
 
 
+@pytest.mark.slow
 def test_models_in_process_import_their_own_modules(project: Path) -> None:
     program = """
 import sys
@@ -136,6 +137,7 @@ assert {sys.modules[name].OWNER for name in ("app", "metadata", "tasks")} == {f"
     assert printed == [label("first"), "invalid_request", label("second"), "invalid_request"]
 
 
+@pytest.mark.slow
 def test_the_command_runs_beside_packages_of_the_same_names(project: Path) -> None:
     options = ("--image", str(ROOT / "fixtures" / "images" / "scene.jpg"), "--allow-code", "--json")
     as_module, as_script = ("-m", "charioteer"), ("-c", "import charioteer; charioteer.main()")
@@ -153,6 +155,7 @@ def server(project: Path) -> Generator[ServerProcess]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first", "second"])
 def test_models_in_a_server_import_their_own_modules(server: ServerProcess, name: str) -> None:
     answer = httpx.post(f"{server.address}/v2/models/m-{name}/infer", json={"inputs": [image_input()]}, timeout=60)

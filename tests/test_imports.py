@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.protocols import LISTENERS, PROTOCOLS
 
 PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "core" / "protocols"
@@ -11,6 +13,7 @@ PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "core" / "protocols"
 HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "grpc", "tokenizers", "jinja2")
 
 
+@pytest.mark.slow
 def test_the_command_line_imports_no_framework() -> None:
     program = f"import sys, app.core.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -24,6 +27,7 @@ OPTIONAL = (
 """Libraries of features that are off by default, and of models with text."""
 
 
+@pytest.mark.slow
 def test_server_of_onnx_models_without_text_imports_no_library_that_it_does_not_need() -> None:
     program = f"""
 import sys

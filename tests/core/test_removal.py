@@ -20,6 +20,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return Tree(tmp_path_factory.mktemp("tree"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", [REQUIRED, {*PLUGINS} - REQUIRED], ids=["required", "others"])
 def test_core_and_some_plugins_work_without_the_others(tree: Tree, removed: Collection[str]) -> None:
     with tree.without(*removed):

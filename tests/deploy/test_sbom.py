@@ -29,6 +29,7 @@ def cyclonedx_schema(address: str) -> Any:
     return json.loads(files("cyclonedx.schema._res").joinpath(f"{name}.SNAPSHOT.schema.json").read_text())
 
 
+@pytest.mark.slow
 def test_sbom_is_valid_cyclonedx(sbom: Document) -> None:
     errors = list(
         jsonschema_rs.validator_for(cyclonedx_schema("bom-1.6"), retriever=cyclonedx_schema).iter_errors(sbom)
@@ -64,6 +65,7 @@ def test_sbom_dependencies_refer_to_listed_components(sbom: Document) -> None:
     assert not any(ref.startswith("pkg:pypi/pytest@") for ref in own)
 
 
+@pytest.mark.slow
 def test_sbom_is_reproducible(sbom: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = (sbom["metadata"]["component"], *sbom["components"])
     libraries = {part["bom-ref"]: part.get("components", []) for part in parts}

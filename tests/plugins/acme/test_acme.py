@@ -65,6 +65,7 @@ def test_option_before_the_command_enables_its_plugin(arguments: list[str]) -> N
     assert (completed.returncode, completed.stdout) == (0, "Hello Ada\n"), completed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugins", [None, ""])
 def test_file_enables_a_plugin_if_the_variable_is_not_set(tmp_path: Path, plugins: str | None) -> None:
     (file := tmp_path / "c.toml").write_text('plugins = "acme"')
@@ -72,11 +73,13 @@ def test_file_enables_a_plugin_if_the_variable_is_not_set(tmp_path: Path, plugin
     assert completed.stdout == "Hello world\n", completed.stderr
 
 
+@pytest.mark.slow
 def test_variable_enables_a_plugin_with_its_command_and_options() -> None:
     assert "acme-greet" in charioteer("--help", plugins="acme").stdout
     assert "--acme-greeting" in charioteer("serve", "--help", plugins="acme").stdout
 
 
+@pytest.mark.slow
 def test_commands_that_load_models_have_the_options_and_the_loader_of_a_plugin(tmp_path: Path) -> None:
     options = ("--plugins", "acme", "predict", "--model", str(acme_model(tmp_path)), str(IMAGES / "scene.jpg"))
     completed = charioteer(*options, "--acme-language", "fr", "--json")
@@ -85,11 +88,13 @@ def test_commands_that_load_models_have_the_options_and_the_loader_of_a_plugin(t
     assert charioteer(*options).stderr.endswith("the licence of Acme has expired\n")
 
 
+@pytest.mark.slow
 def test_file_that_no_runtime_reads_gets_the_advice_of_a_plugin(tmp_path: Path) -> None:
     (file := tmp_path / "model.acmez").touch()
     assert f"{file} is a packed model of Acme; unpack it" in charioteer("--plugins", "acme", "check", str(file)).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plugins", "printed"), [("acme", "Hello Ada\n"), ("", "")])
 def test_name_of_an_enabled_plugin_is_imported_from_charioteer(plugins: str, printed: str) -> None:
     completed = run("-c", "from charioteer import acme_greeting; print(acme_greeting('Ada'))", plugins=plugins)

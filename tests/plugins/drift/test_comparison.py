@@ -214,6 +214,7 @@ def test_only_most_frequent_keys_are_tested() -> None:
     assert notes == ["Metadata: k50, k51, k52, k53, k54 and 5 more: too many keys; not compared"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "keys"), [(2, 1), (40, 1), (5, 6)])
 def test_false_alarm_rate_of_all_keys_stays_below_the_level(values: int, keys: int) -> None:
     rng = np.random.default_rng(0)

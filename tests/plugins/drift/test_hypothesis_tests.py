@@ -34,6 +34,7 @@ def test_mmd_detects_changed_correlation() -> None:
     assert maximum_mean_discrepancy(first, correlated, rng) == pytest.approx(1 / 1000)
 
 
+@pytest.mark.slow
 def test_mmd_p_values_are_uniform_without_change() -> None:
     rng = np.random.default_rng(1)
     pairs = [(rng.normal(size=(40, 3)), rng.normal(size=(30, 3))) for _ in range(100)]

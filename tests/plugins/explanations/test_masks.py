@@ -23,6 +23,7 @@ def masks_of(method: ExplanationMethod, width: int, height: int, grid: int, seed
     return masks_for(ExplanationParameters(method=method, grid=grid, seed=seed), width, height)
 
 
+@pytest.mark.slow
 @given(SIDES, SIDES, st.integers(2, 32), st.sampled_from(ExplanationMethod))
 def test_masks_have_the_declared_shape_and_values_within_0_and_1(
     width: int, height: int, grid: int, method: ExplanationMethod
@@ -50,6 +51,7 @@ def test_same_seed_gives_the_same_masks_in_any_batching(method: ExplanationMetho
     assert not np.array_equal(once, masks_of(method, 64, 48, 5, 12).draw(12))
 
 
+@pytest.mark.slow
 def test_random_masks_keep_every_pixel_equally_often() -> None:
     masks = RandomMasks(6, 8, 1).draw(4000)
     # The standard deviation of a pixel is at most a half: five of them over the root of 4000 are 0.04.

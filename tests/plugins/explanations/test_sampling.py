@@ -50,6 +50,7 @@ def test_saliency_covers_the_region_that_the_model_uses(method: ExplanationMetho
     assert saliency[inside].mean() > saliency[~inside].mean() + 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ExplanationMethod)
 @pytest.mark.parametrize("task", ["detector", "oriented", "segmenter"])
 def test_saliency_of_an_object_covers_its_pixels(task: str, method: ExplanationMethod) -> None:
@@ -92,6 +93,7 @@ def test_model_gets_the_requested_samples_in_chunks(samples: int, chunks: int) -
     assert ended.samples == 16
 
 
+@pytest.mark.slow
 def test_large_images_are_downscaled_and_batched() -> None:
     width, height = 2 * MAX_SIDE, MAX_SIDE
     pixels = rectangle(width, height, (300, 200, 700, 600))

@@ -38,6 +38,7 @@ def test_ious_of_boxes() -> None:
     assert ious(boxes, np.empty((0, 4), np.float32)).shape == (2, 0)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from((1.0, 20.0)))
 def test_ious_of_contours_equal_those_of_their_masks(x: int, y: int, size: float) -> None:
     first, second = np.zeros((100, 100), np.uint8), np.zeros((100, 100), np.uint8)

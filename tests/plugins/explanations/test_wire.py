@@ -168,6 +168,7 @@ def test_bad_explanation_parameter_is_rejected(
     assert response.json()["error"].startswith(message)
 
 
+@pytest.mark.slow
 def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:
     image_base64 = encode_base64(encode_image(rectangle(2500, 1700, (100, 100, 900, 900))))
     response = explain(client, "classifier", image_base64, format="data", samples=4)

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from litestar.testing import TestClient
 
 from app.core.assembly.models import find_models
@@ -18,6 +19,7 @@ RECORDED: list[Any] = json.loads((Path(__file__).parent / "label_studio_requests
 SCENE = encode_base64((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes())
 
 
+@pytest.mark.slow
 def test_annotation_of_a_predicted_task_is_its_truth_in_labels_of_the_model(tmp_path: Path) -> None:
     predict, created, updated = (RECORDED[index]["body"] for index in (2, 4, 5))
     task = predict["tasks"][0]

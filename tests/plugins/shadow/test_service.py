@@ -92,6 +92,7 @@ def _report(store: Path, *options: str) -> tuple[int, str]:
     return completed.returncode, completed.stdout + completed.stderr
 
 
+@pytest.mark.slow
 def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path) -> None:
     folder, store = _write_models(tmp_path / "models", CODE.format(channel=1)), tmp_path / "store.db"
     with _serving(folder, store) as client:

@@ -55,6 +55,7 @@ def copy_of(folder: Path, model: str, **settings: object) -> ModelSource:
     return source
 
 
+@pytest.mark.slow
 def test_quantised_version_is_served_with_close_answers_and_the_same_settings(
     images: Sequence[Path], tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def write_graph(folder: Path, features: str, opset: int, sides: str = "32, 32", 
     return source
 
 
+@pytest.mark.slow
 def test_graph_with_weights_in_another_file_is_quantised(images: Sequence[Path], tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     filters, classes = random.normal(size=(8, 3, 3, 3)), random.normal(size=(8, 4))
@@ -125,6 +127,7 @@ def test_graph_with_weights_in_another_file_is_quantised(images: Sequence[Path],
     assert InProcessModel(source.folder).source.version == "2"
 
 
+@pytest.mark.slow
 def test_graph_with_split_and_slice_is_quantised(images: Sequence[Path], tmp_path: Path) -> None:
     # Their sizes and places are values that shape inference needs, as in every YOLO of version 8 and later.
     random = np.random.default_rng(0)
@@ -155,6 +158,7 @@ def test_graph_of_an_older_opset_is_rejected(images: Sequence[Path], tmp_path: P
     assert not next_version(source).exists()
 
 
+@pytest.mark.slow
 def test_int8_version_with_other_outputs_is_not_installed(images: Sequence[Path], tmp_path: Path) -> None:
     # The classes depend on channels that have less than one step of the scale of the first one.
     random = np.random.default_rng(0)
@@ -166,6 +170,7 @@ def test_int8_version_with_other_outputs_is_not_installed(images: Sequence[Path]
     assert {path.name for path in source.folder.iterdir()} == {"model.onnx", SETTINGS_FILE}
 
 
+@pytest.mark.slow
 def test_too_many_changed_answers_are_named_and_nothing_is_written(images: Sequence[Path], tmp_path: Path) -> None:
     # Black images are a bad calibration: they have none of the values of a scene.
     black = tmp_path / "black.png"
@@ -180,6 +185,7 @@ def test_too_many_changed_answers_are_named_and_nothing_is_written(images: Seque
     assert verdict.changed > 0.05
 
 
+@pytest.mark.slow
 def test_images_in_which_nothing_is_found_judge_nothing(tmp_path: Path) -> None:
     plain = tmp_path / "plain.png"
     Image.fromarray(np.full((64, 64, 3), 90, np.uint8)).save(plain)
@@ -188,6 +194,7 @@ def test_images_in_which_nothing_is_found_judge_nothing(tmp_path: Path) -> None:
         quantize(source, [plain] * 50, next_version(source))
 
 
+@pytest.mark.slow
 def test_undefined_numbers_in_few_places_are_accepted(tmp_path: Path) -> None:
     # The angle of a place without an object is the arctangent of 0/0 after rounding to int8.
     images = [tmp_path / f"{number}.png" for number in range(50)]
@@ -197,6 +204,7 @@ def test_undefined_numbers_in_few_places_are_accepted(tmp_path: Path) -> None:
     quantize(source, images, next_version(source), max_changed=1)
 
 
+@pytest.mark.slow
 def test_quantised_version_keeps_the_labels_of_a_file(images: Sequence[Path], tmp_path: Path) -> None:
     source = copy_of(tmp_path, "classifier", labels="names.txt")
     labels = [f"shape {number}" for number in range(20)]

@@ -120,6 +120,7 @@ def masks() -> st.SearchStrategy[Any]:
     return cells.map(lambda rows: np.array(rows, np.uint8)).filter(np.any)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(masks(), st.integers(1, 4))
 def test_masks_with_holes_round_trip_exactly(tmp_path_factory: pytest.TempPathFactory, mask: Any, scale: int) -> None:

@@ -161,6 +161,7 @@ def test_description_lists_detected_properties(folder: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_package_imports_no_framework_and_runs_without_torch(folder: Path) -> None:
     code = f"""
 import sys; sys.modules['torch'] = None  # importing it raises ImportError
