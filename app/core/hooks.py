@@ -189,7 +189,7 @@ class View(Struct, frozen=True, kw_only=True):
     id: str
     title: str
     order: int  # of the views, and of the sections of a view
-    observes: bool = False  # requests are stored or monitored, so the page sends none itself
+    observes: bool = False  # requests are stored, so the page sends none itself
     within: str = ""  # the id of the view; it is shown with its first section
 
 

@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
-from tests.browser.looking import open_page
+from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, download, expect_findings
 
 FORMULA = "=cmd.jpg"
@@ -107,9 +108,6 @@ def test_answers_of_all_images_are_saved(browser: Browser, server: str, folder: 
         answers = {answer["name"]: answer for answer in saved["pictures"]}
         assert len(answers["north/scene.jpg"]["records"]) == 5
         assert set(answers["north/torn.jpg"]) == {"name", "error"}
-        coco = json.loads(download(page, "COCO"))
-        assert len(coco["images"]) == 4
-        assert len(coco["annotations"]) == 11
         rows = list(csv.reader(io.StringIO(download(page, "CSV").decode())))
         assert rows[0] == ["file", "labels", "best_score", "found", "milliseconds", "error"]
         found = {row[0]: row for row in rows[1:]}
@@ -120,6 +118,42 @@ def test_answers_of_all_images_are_saved(browser: Browser, server: str, folder: 
         rows = list(csv.reader(io.StringIO(download(page, "CSV").decode())))
         # A spreadsheet must not run a file name as a formula.
         assert rows[1][:2] == [f"'{FORMULA}", "blue star"]
+
+
+def test_run_goes_on_while_another_view_is_shown(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector", size=(1280, 720)) as page:
+        expect_findings(page, 5)
+        held_routes: list[Route] = []
+        page.route("**/infer", lambda route: held_routes.append(route))
+        page.get_by_label("Choose files").set_input_files(
+            [IMAGES / f"{name}.jpg" for name in ("scene", "shape", "photo")]
+        )
+        stop = page.get_by_role("group", name="Images", exact=True).get_by_role("button", name="Stop")
+        expect(stop).to_be_visible()
+        assert box_of(stop)["y"] < 200
+        page.get_by_role("navigation").get_by_role("link", name="Models").click()
+        expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
+        for route in held_routes:
+            route.continue_()
+        page.get_by_role("navigation").get_by_role("link", name="Try").click()
+        expect(page.get_by_text("3 answered in")).to_be_visible()
+        expect_findings(page, 5)
+        assert len(held_routes) == 3
+
+
+def test_server_that_does_not_answer_shows_seconds_and_a_way_to_stop(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector") as page:
+        expect_findings(page, 5)
+        page.route("**/infer", lambda _: None)
+        page.get_by_role("button", name="Sample shape.jpg").click()
+        expect(page.get_by_text(re.compile(r"^Running \u2026 \d+ s$"))).to_be_visible()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
+        page.get_by_role("button", name="Use in code").click()
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_text(re.compile(r"^Sending \u2026 \d+ s$"))).to_be_visible()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
 
 
 def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: str) -> None:

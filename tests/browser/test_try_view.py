@@ -60,7 +60,7 @@ def test_classes_are_shown_as_bars(browser: Browser, server: str) -> None:
         assert widths == pytest.approx([100 * record["score"] for record in records], abs=0.01)
         slide(page, "Confidence threshold", 0.5)
         expect_findings(page, 1)
-        expect(page.get_by_role("button", name="COCO")).to_have_count(0)
+        expect(page.get_by_role("button", name="PNG")).to_have_count(0)
 
 
 @pytest.mark.parametrize("model", ["detector", "oriented-detector"])

@@ -31,7 +31,7 @@ _NAME_DIALECT = re.compile(
     r"^each$|(?:^|_)(told|tells|nobody|whoever|somebody|anew|lest|picture|pictures)(?:_|$)", re.IGNORECASE
 )
 _ALLOWED = re.compile(
-    r"(in the|the red|Describe the|in\" the)\s+picture|dog\. picture|pictures: answers\.map"
+    r"(in the|the red|Describe the|in\" the)\s+picture|dog\. picture|pictures: session\.images"
     r"|connections?\s+refused|access refused|[`\"]refused[`\"]|\"refusal\"",
     re.IGNORECASE,
 )

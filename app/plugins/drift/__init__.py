@@ -18,6 +18,6 @@ plugin = Plugin(
         ),
     ),
     page=Page(
-        views=(View(id="drift", title="Drift", order=10, within="recorded", observes=True),),
+        views=(View(id="drift", title="Drift", order=10, within="recorded"),),
     ),
 )

@@ -11,6 +11,7 @@ from app.plugins.recording.inference_query import TRIAL
 from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
 from app.plugins.recording.row_converter import RowConverter
 from app.plugins.recording.writer import Writer
+from tasks.inference.error import ErrorKind
 
 _logger = logging.getLogger(__name__)
 _SAMPLING_DIGITS = 8
@@ -51,7 +52,9 @@ class Recorder:
         return None if selection is None else self.record_as(event, selection)
 
     def record_as(self, event: RequestContext, selection: Selection) -> "Future[None] | None":
-        """Record a finished request for this reason; a trial with the reason ``trial``."""
+        """Record a finished request for this reason; a trial with the reason ``trial``, unless its user stopped it."""
+        if event.trial and event.outcome is ErrorKind.CANCELLED:
+            return None
         if event.trial:
             selection = Selection(reason=TRIAL, probability=selection.probability)
         recorded: Future[None] | None = Future() if self.writer.acknowledge else None

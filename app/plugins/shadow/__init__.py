@@ -16,6 +16,6 @@ plugin = Plugin(
     ),
     start=Ref("app.plugins.shadow.start:start"),
     page=Page(
-        views=(View(id="shadow", title="Disagreements", order=20, within="recorded", observes=True),),
+        views=(View(id="shadow", title="Disagreements", order=20, within="recorded"),),
     ),
 )

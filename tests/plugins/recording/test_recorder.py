@@ -284,6 +284,13 @@ def test_events_outside_sample_are_not_recorded(start: Callable[..., Recording])
     wait_recorded(recording.record(id="0" * 32))
 
 
+def test_trial_that_its_user_stopped_is_not_recorded(recording: Recording) -> None:
+    stopped = {"outcome": ErrorKind.CANCELLED, "error": "The client disconnected"}
+    assert recording.record(trial=True, **stopped) is None
+    others: list[dict[str, Any]] = [{"trial": True}, stopped]
+    assert [recording.record(**other) is not None for other in others] == [True, True]
+
+
 def test_drop_counter_of_each_reason_starts_at_zero() -> None:
     metrics = CollectorRegistry()
     RecordingMetrics(metrics, "a store")

@@ -1,7 +1,7 @@
 // In Try: a button on each result that shows which parts of the image cause it.
 
 import { requestJson } from "./connection.js";
-import { button, choice, field, make, save, setText, slider } from "./dom.js";
+import { button, choice, field, make, save, setText, slider, stopwatch } from "./dom.js";
 import { overlap, shapesOf, toPng } from "./drawing.js";
 import { count, percent } from "./format.js";
 import { base64Of } from "./images.js";
@@ -109,9 +109,9 @@ export async function extend(container, { tools, model, message, images }) {
     map = null;
     images.viewer.overlay(null, 0);
     [element.hidden, shown.hidden, stop.hidden] = [false, true, false];
-    const started = performance.now();
-    const seconds = () => `${((performance.now() - started) / 1000).toFixed(1)} s`;
-    const timer = setInterval(() => setText(status, `Running the model on masked copies, ${seconds()}`), 100);
+    const show = (seconds) => setText(status, `Running the model on masked copies, ${seconds}`);
+    const stopTimer = stopwatch(show);
+    show("0 s");
     try {
       const parameters = readParameters();
       const request = JSON.stringify(parameters);
@@ -131,7 +131,7 @@ export async function extend(container, { tools, model, message, images }) {
       setText(status, error.name === "AbortError" ? "Stopped" : "");
       message.showError(error);
     } finally {
-      clearInterval(timer);
+      stopTimer();
       if (signal === pending.signal) stop.hidden = true;
     }
   }

@@ -35,6 +35,13 @@ export function button(label, onclick, kind = "plain") {
   return element;
 }
 
+// Call `show` with the seconds since now, every second. Return a function that ends it.
+export function stopwatch(show) {
+  let seconds = 0;
+  const timer = setInterval(() => show(`${(seconds += 1)} s`), 1000);
+  return () => clearInterval(timer);
+}
+
 // A control with its label above it.
 export function field(label, control, hint = "") {
   control.id ||= `control-${(controlCount += 1)}`;

@@ -2,7 +2,6 @@
 
 import { button, make, save } from "./dom.js";
 import { toPng } from "./drawing.js";
-import { sleep, wake } from "./images.js";
 import { session } from "./session.js";
 
 const CSV_COLUMNS = ["file", "labels", "best_score", "found", "milliseconds", "error"];
@@ -12,23 +11,7 @@ const CSV_COLUMNS = ["file", "labels", "best_score", "found", "milliseconds", "e
 export function downloadButtons(model, { shown, results, answers, rows, parameters }) {
   const stem = () => shown().name.replace(/\.[^.]*$/, "");
 
-  // Boxes and contours need the size of their image.
-  async function exported(withSizes = false) {
-    const all = [];
-    for (const image of session.images) {
-      const { records, error } = answers().get(image) ?? {};
-      if (withSizes && records && !image.width) {
-        await wake(image).catch(() => {});
-        if (image !== shown()) sleep(image);
-      }
-      const shapes = results(image);
-      all.push({ image, shapes, records: records && shapes.map(({ index }) => records[index]), error });
-    }
-    return all;
-  }
-
-  async function saveCsv() {
-    const { csvOf } = await import("./export.js");
+  function saveCsv() {
     const known = rows().map((row) => [
       row.name,
       row.label,
@@ -40,29 +23,29 @@ export function downloadButtons(model, { shown, results, answers, rows, paramete
     save(new Blob([csvOf([CSV_COLUMNS, ...known])], { type: "text/csv" }), "images.csv");
   }
 
-  async function saveJson() {
-    const { jsonFile } = await import("./export.js");
-    save(jsonFile(model, parameters(), await exported()), `${stem()}.json`);
-  }
-
-  async function saveCoco() {
-    const { coco } = await import("./export.js");
-    const answered = (await exported(true)).filter(({ image, records }) => records && image.width);
-    save(coco(model, answered), `${stem()}.coco.json`);
+  function saveJson() {
+    const { name, version, task_type } = model;
+    const describe = (image) => {
+      const { records, error } = answers().get(image) ?? {};
+      // An image that was not shown yet has no known size, and one without an answer has no records.
+      const size = image.width ? { width: image.width, height: image.height } : {};
+      const own = records ? { records: results(image).map(({ index }) => records[index]) } : {};
+      return { name: image.name, ...size, ...own, ...(error ? { error: error.message } : {}) };
+    };
+    const shared = { model: name, version, task_type, parameters: parameters() };
+    const text = JSON.stringify({ ...shared, pictures: session.images.map(describe) }, null, 1);
+    save(new Blob([`${text}\n`], { type: "application/json" }), `${stem()}.json`);
   }
 
   const csv = button("CSV", saveCsv);
-  const ofShapes = [
-    button("PNG", async () => save(await toPng(shown(), results(shown())), `${stem()}.found.png`)),
-    button("COCO", saveCoco),
-  ];
+  const png = button("PNG", async () => save(await toPng(shown(), results(shown())), `${stem()}.found.png`));
   const element = make(
     "div.row",
     { role: "group", "aria-label": "Download", hidden: "" },
     make("span.hint", "Download"),
     button("JSON", saveJson),
     csv,
-    ...(model.geometry === null ? [] : ofShapes),
+    ...(model.geometry === null ? [] : [png]),
   );
   return {
     element,
@@ -71,4 +54,15 @@ export function downloadButtons(model, { shown, results, answers, rows, paramete
       csv.hidden = !rows().length;
     },
   };
+}
+
+// RFC 4180, for spreadsheets.
+function csvOf(rows) {
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
+// Prefix an apostrophe where a spreadsheet would run the value as a formula.
+function cell(value) {
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -85,7 +85,7 @@ export function overlap(one, other) {
   return union > 0 ? shared / union : 0;
 }
 
-export function area(ring) {
+function area(ring) {
   let twice = 0;
   ring.forEach(([x, y], index) => {
     const [nextX, nextY] = ring[(index + 1) % ring.length];

@@ -7,16 +7,18 @@ export function isImage(file) {
   return file.type.startsWith("image/") || IMAGE_NAME.test(file.name);
 }
 
-// Call `onfiles(files)` when files are dropped on `area`, or pasted. Return a function that stops.
-export function receiveFiles(area, onfiles) {
+// Call `onfiles(files)` when files are dropped on `area`, or pasted, while `element` is shown. Return a function that
+// stops.
+export function receiveFiles(area, element, onfiles) {
   const drag = async (event) => {
+    if (!element.isConnected) return;
     event.preventDefault();
     area.classList.toggle("drag-over", event.type === "dragover");
     if (event.type === "drop") onfiles(await droppedFiles(event.dataTransfer));
   };
   const paste = (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
-    if (!files.length) return;
+    if (!files.length || !element.isConnected) return;
     event.preventDefault();
     onfiles(files);
   };

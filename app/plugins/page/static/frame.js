@@ -1,7 +1,8 @@
 // The page frame: name, navigation, and routing to views.
 //
 // A view is a module with its id as name, which loads on first use. Its function open(element, tools) returns
-// { change(parameters), close() }. Its address is #id?parameters. A section is a module with the function
+// { change(parameters), close() }. With leave(), its work goes on while another view is shown, and change() shows it
+// again. Its address is #id?parameters. A section is a module with the function
 // extend(element, context), which adds to a view and may return the same; so do the parts of other plugins.
 
 import { checkConnection, watchConnection } from "./connection.js";
@@ -57,9 +58,8 @@ skip.addEventListener("click", (event) => {
 });
 
 const tools = {
-  // Whether the server stores or monitors requests, so that the page must send none of its own.
+  // Whether the server stores requests, so that the page must send none of its own.
   observed: ENABLED.some(({ observes }) => observes),
-  has: (id) => ENABLED.some((view) => view.id === id),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   // Keep the state of the view in its address, without a history entry.
@@ -110,6 +110,8 @@ const tools = {
 };
 
 const SAVE_MS = 150;
+// The views that were left: [what open() returned, their elements].
+const kept = new Map();
 let saving = 0;
 let current = null;
 let opened = null;
@@ -119,6 +121,7 @@ let address = "";
 
 async function route() {
   clearTimeout(saving);
+  const left = address;
   address = location.hash;
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
   const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
@@ -129,8 +132,14 @@ async function route() {
     opened?.change(parameters);
     return;
   }
-  opened?.close();
-  [current, opened] = [view, null];
+  if (opened?.leave) {
+    opened.leave();
+    kept.set(current, [opened, [...main.childNodes]]);
+    links.get(current.id).href = left;
+  } else opened?.close();
+  const [again = null, elements = []] = kept.get(view) ?? [];
+  kept.delete(view);
+  [current, opened] = [view, again];
   for (const [viewId, link] of links) {
     if (viewId === view.id) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -138,8 +147,12 @@ async function route() {
   setText(menu, view.title);
   openMenu(false);
   document.title = `${view.title} · Charioteer`;
-  main.replaceChildren();
+  main.replaceChildren(...elements);
   main.dataset.view = view.id;
+  if (again !== null) {
+    again.change(parameters);
+    return;
+  }
   const module = await import(`./${view.id}.js`).catch(() => null);
   // The user may have opened another view meanwhile.
   if (view !== current) return;
@@ -160,7 +173,10 @@ async function route() {
 watchConnection((lost) => {
   banner.hidden = !lost;
   if (lost) return;
-  current = null;
+  for (const view of [...kept.values()].map(([left]) => left)) view.close();
+  kept.clear();
+  opened?.close();
+  [current, opened] = [null, null];
   route();
 });
 

@@ -8,14 +8,14 @@ import { loadSample, sampleThumbnails } from "./samples.js";
 import { session } from "./session.js";
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images, note)` receives added images and what was
-// left out. `observed` says what the server does with requests, "recorded" or "monitored", if it does.
-export function imageList({ root, area, catalogue, model, observed, onshow, onnew, onsample, message }) {
+// left out. `observed`: whether the server records requests. `run`: elements beside the steps.
+export function imageList({ root, area, catalogue, model, observed, run = [], onshow, onnew, onsample, message }) {
   const dialog = make("dialog", { "aria-label": "Camera" });
   const samples = sampleThumbnails({
     root,
     catalogue,
     model,
-    hint: observed ? `Requests are ${observed}. Click a sample to send one.` : "Or click a sample.",
+    hint: observed ? "Requests are recorded. Click a sample to send one." : "Or click a sample.",
     onchoose(name) {
       const previous = location.hash;
       onsample(name);
@@ -37,6 +37,7 @@ export function imageList({ root, area, catalogue, model, observed, onshow, onne
     button("Previous", () => step(-1)),
     button("Next", () => step(1)),
     position,
+    ...run,
     button("Remove all", () => {
       message.clear();
       replace([]);
@@ -116,7 +117,7 @@ export function imageList({ root, area, catalogue, model, observed, onshow, onne
     await camera.play();
   }
 
-  const stop = receiveFiles(area, add);
+  const stop = receiveFiles(area, element, add);
 
   const api = {
     element,
@@ -137,10 +138,13 @@ export function imageList({ root, area, catalogue, model, observed, onshow, onne
       }
       delete own.sample;
     },
+    leave() {
+      if (dialog.open) dialog.close();
+    },
     close() {
       latest = {};
       stop();
-      if (dialog.open) dialog.close();
+      api.leave();
     },
   };
   return api;
@@ -155,6 +159,7 @@ export function imageTryLayout({ images, stage, sidebar, viewer, stop, below = [
       if (session.images.length && images.shown() === null) images.replace(session.images);
     },
     sample: (name) => images.sample(name),
+    leave: images.leave,
     close() {
       stop();
       images.close();

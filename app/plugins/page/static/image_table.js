@@ -11,15 +11,16 @@ const FILTERS = { all: "All", found: "With results", empty: "Without results", f
 const PAGE_SIZE = 100;
 const NUMERIC_COLUMNS = new Set(["score", "found", "duration"]);
 
-// Return { element, show(rows, status), reset() }. Rows are those of createRow; `onstop` stops their requests.
+// Return { element, run, show(rows, status), reset() }. Rows come from createRow, `run` are elements with the progress
+// of their requests, and `onstop` stops them.
 export function imageTable({ onstop }) {
   let [rows, order, limit, timer] = [[], { key: "name", descending: false }, PAGE_SIZE, 0];
   const search = make("input", { type: "search", placeholder: "File, label or error" });
   const show = choice(Object.entries(FILTERS), () => updateTable());
-  const status = make("p.hint", { role: "status" });
+  const status = make("span.hint", { role: "status" });
   const resultCount = make("span.hint");
   const bar = make("progress", { max: 1, value: 0, "aria-label": "Finished images" });
-  const progress = make("div.row", bar, button("Stop", onstop));
+  const stop = button("Stop", onstop);
   const headings = new Map(Object.keys(COLUMNS).map((key) => [key, createHeading(key)]));
   const body = make("tbody");
   const moreButton = button("Show more", () => {
@@ -41,8 +42,7 @@ export function imageTable({ onstop }) {
   const element = make(
     "section.panel",
     { "aria-label": "Images", hidden: "" },
-    make("div.heading", make("h2", "Images"), status),
-    progress,
+    make("h2", "Images"),
     make("div.row", field("Search", search), field("Show", show), resultCount),
     make("div.scrollable", table),
     moreButton,
@@ -93,11 +93,12 @@ export function imageTable({ onstop }) {
   search.addEventListener("input", updateTable);
   return {
     element,
+    run: [bar, status, stop],
     // Redraw at most every 200 ms: results arrive faster than anyone can read them.
     show(next, text, isRunning) {
       rows = next;
       element.hidden = rows.length < 2;
-      progress.hidden = !isRunning;
+      bar.hidden = stop.hidden = !isRunning;
       [bar.max, bar.value] = [Math.max(rows.length, 1), rows.filter((row) => row.found !== null || row.error).length];
       setText(status, text);
       timer ||= setTimeout(() => {

@@ -2,7 +2,7 @@
 
 import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels } from "./catalogue.js";
 import { codeBlock } from "./code_block.js";
-import { button, choice, field, make, notice, setText, switcher } from "./dom.js";
+import { button, choice, field, make, notice, setText, stopwatch, switcher } from "./dom.js";
 import { count } from "./format.js";
 import { sendRequest } from "./inference.js";
 import { PROTOCOLS } from "./protocols.js";
@@ -24,6 +24,8 @@ export function open(main, tools) {
   );
   const note = make("p.hint");
   const send = button("Send", onsend, "primary");
+  const stop = button("Stop", () => sending.abort());
+  stop.hidden = true;
   const status = make("p.hint", { role: "status" }, "Not sent yet.");
   const response = codeBlock("Response");
   const command = codeBlock("curl");
@@ -31,7 +33,7 @@ export function open(main, tools) {
   const folderHint = make("p.hint");
   const panel = (name, ...parts) => make("section.panel", { "aria-label": name }, make("h2", name), ...parts);
   const commandPanel = panel("curl", command.element, folderHint);
-  const responsePanel = panel("Response", make("div.row", send, status), response.element);
+  const responsePanel = panel("Response", make("div.row", send, status, stop), response.element);
   const programPanel = panel("Python", note, program.element);
   const body = make("div.request-panels", { hidden: "" }, programPanel, commandPanel, responsePanel);
   const added = make("div");
@@ -130,19 +132,26 @@ export function open(main, tools) {
   async function onsend() {
     message.clear();
     sending.abort();
-    sending = new AbortController();
+    const { signal } = (sending = new AbortController());
     setText(status, "Sending …");
+    const stopTimer = stopwatch((seconds) => {
+      stop.hidden = false;
+      setText(status, `Sending … ${seconds}`);
+    });
     try {
-      const result = await sendRequest(protocol, { ...exchange(), signal: sending.signal });
+      const result = await sendRequest(protocol, { ...exchange(), signal });
       setText(status, `Status ${result.response.status}, ${count(result.milliseconds)} ms`);
       const headers = Object.entries(result.response.headers).map(([name, value]) => `${name}: ${value}`);
       const answer = result.response.text;
       response.show([...headers, "", indentJson(answer)].join("\n"), "", answer);
     } catch (error) {
-      if (error.name === "AbortError") return;
-      setText(status, "Not sent yet.");
+      if (signal !== sending.signal) return;
+      setText(status, signal.aborted ? "Stopped" : "Not sent yet.");
       response.show("");
       message.showError(error);
+    } finally {
+      stopTimer();
+      stop.hidden = true;
     }
   }
 

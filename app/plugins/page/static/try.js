@@ -24,22 +24,23 @@ export function open(main, tools) {
   main.append(toolbar, missing.element, message.element, body);
   let [catalogue, content, added] = [null, null, null];
   let parameters = new URLSearchParams();
-  let closed = false;
+  let [closed, isLeft] = [false, false];
 
   function isWaiting(latest) {
-    if (!closed && !readyModels(latest).length) message.show(NO_MODELS);
-    return !closed && !readyModels(latest).length;
+    const isWanted = !closed && !isLeft && !readyModels(latest).length;
+    if (isWanted) missing.show(NO_MODELS);
+    return isWanted;
   }
 
-  waitForModels(tools.root, isWaiting).then((latest) => {
-    if (closed) return;
-    catalogue = latest;
-    const models = readyModels(catalogue);
-    select.fill(models.map(({ name }) => [name, name]));
-    if (!models.length) return;
-    message.clear();
-    show();
-  }, message.showError);
+  function load() {
+    waitForModels(tools.root, isWaiting).then((latest) => {
+      if (closed || isLeft) return;
+      catalogue = latest;
+      const models = readyModels(catalogue);
+      select.fill(models.map(({ name }) => [name, name]));
+      if (models.length) show();
+    }, message.showError);
+  }
 
   function show() {
     const requested = parameters.get("model");
@@ -48,16 +49,18 @@ export function open(main, tools) {
     select.value = model.name;
     setText(about, describe(model));
     about.title = model.labels.join(", ");
-    if (content === null || session.model !== model.name || content.model !== model.name) {
+    useColours(model);
+    // A model that was loaded again may differ.
+    const described = JSON.stringify({ ...model, memory: null });
+    if (content?.described !== described) {
       content?.close();
       added?.close();
       message.clear();
       session.model = model.name;
       session.parameters = {};
-      useColours(model);
       const create = CREATORS[model.takes];
       content = create({ tools, root: tools.root, go: tools.go, catalogue, model, message, area: main });
-      content.model = model.name;
+      content.described = described;
       body.replaceChildren(...content.elements);
       added = tools.extend(content.sidebar, { tools, catalogue, model, message, images: content.images });
     }
@@ -78,10 +81,17 @@ export function open(main, tools) {
     return isSuitable ? "" : sampleFor(catalogue, model);
   }
 
+  load();
   return {
     change(next) {
       parameters = next;
+      if (isLeft) load();
+      isLeft = false;
       if (catalogue !== null && readyModels(catalogue).length) show();
+    },
+    leave() {
+      isLeft = true;
+      content?.leave?.();
     },
     close() {
       closed = true;

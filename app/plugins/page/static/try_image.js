@@ -1,10 +1,10 @@
 // Try a model that returns classes or shapes for images.
 //
 // Each image is requested once with a low threshold, and the confidence slider filters the answer. If the server
-// records or monitors requests, they ask for exactly what is shown.
+// records requests, they ask for exactly what is shown.
 
 import { comparison } from "./compare.js";
-import { button, make, setText } from "./dom.js";
+import { button, make, setText, stopwatch } from "./dom.js";
 import { downloadButtons } from "./downloads.js";
 import { filterResults, resultsOf } from "./drawing.js";
 import { count, counted, isolated } from "./format.js";
@@ -34,6 +34,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
   const exact = tools.observed;
   const form = parameterForm(model, { onfilter, onrequest, onscore: () => exact && onrequest() });
   const status = make("p.hint", { role: "status" });
+  const stopButton = button("Stop", () => pending.abort());
   const legend = make("div.legend", { role: "group", "aria-label": "Labels" });
   const table = imageTable({ onstop: () => pending.abort() });
   const imageInputs = imageList({
@@ -42,7 +43,8 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     catalogue,
     model,
     message,
-    observed: tools.observed && (tools.has("inferences") ? "recorded" : "monitored"),
+    run: table.run,
+    observed: tools.observed,
     onshow: display,
     onnew,
     onsample: (sample) => go("try", { ...address(), sample }),
@@ -54,7 +56,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
   let rows = new Map();
   let hidden = new Set();
   let pending = new AbortController();
-  let [tableStatus, skipped] = ["", ""];
+  let [tableStatus, skipped, seconds] = ["", "", ""];
   let [isRunning, isErrorShown] = [false, false];
   let bestScore = 0;
   const bestButton = button("", () => form.setScore(bestScore));
@@ -80,7 +82,11 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     const started = performance.now();
     // With new parameters, keep the old answers visible until new ones arrive.
     if (!keepAnswers) answers = new Map();
-    [isRunning, tableStatus] = [true, `Sending ${counted(images.length, "image")} …`];
+    [isRunning, tableStatus, seconds] = [true, `Sending ${counted(images.length, "image")} …`, ""];
+    const stopTimer = stopwatch((text) => {
+      seconds = text;
+      showProgress();
+    });
     onfilter();
     const queue = [...images];
     const worker = async () => {
@@ -89,15 +95,16 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
       }
     };
     await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+    stopTimer();
     if (signal !== pending.signal) return;
     const failed = [...answers.values()].filter(({ error }) => error).length;
     const done = answers.size - failed;
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
     isRunning = false;
     tableStatus = signal.aborted
       ? `Stopped after ${count(done)} of ${count(images.length)} images`
-      : `${count(done)} answered${failed ? `, ${count(failed)} failed` : ""} in ${seconds} s`;
+      : `${count(done)} answered${failed ? `, ${count(failed)} failed` : ""} in ${((performance.now() - started) / 1000).toFixed(1)} s`;
     showTable();
+    showProgress();
   }
 
   async function requestOne(image, signal) {
@@ -163,10 +170,18 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     else if (isErrorShown) message.clear();
     isErrorShown = Boolean(answer?.error);
     if (image === null || answer?.error) setText(status, "");
-    else if (answer === undefined) setText(status, pending.signal.aborted ? "" : "Running …");
-    else showStatus(answer, shown.length);
+    else if (answer !== undefined) showStatus(answer, shown.length);
+    showProgress();
     if (hasShapes) showLegend(answer);
     for (const listener of listeners) listener(image);
+  }
+
+  // A server that does not answer shows for how long, and how to stop waiting.
+  function showProgress() {
+    const image = imageInputs.shown();
+    const isWaiting = image !== null && !answers.has(image);
+    stopButton.hidden = !isWaiting || !isRunning || !seconds;
+    if (isWaiting) setText(status, isRunning ? `Running … ${seconds}` : "Stopped");
   }
 
   function showStatus({ records, milliseconds }, number) {
@@ -244,6 +259,7 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     { "aria-label": "Results" },
     form.element,
     status,
+    stopButton,
     bestButton,
     legend,
     list.element,

@@ -1,7 +1,7 @@
 // Try language and tensor models: questions about an image, texts, tensors.
 
 import { taskName } from "./catalogue.js";
-import { button, field, make, setText } from "./dom.js";
+import { button, field, make, setText, stopwatch } from "./dom.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
@@ -29,12 +29,14 @@ function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave
     message.clear();
     running = new AbortController();
     setText(runButton, "Stop");
+    const stopTimer = stopwatch((seconds) => setText(runButton, `Stop, ${seconds}`));
     try {
       await onrun(input.value, running.signal);
     } catch (error) {
       onclear();
       message.showError(error);
     }
+    stopTimer();
     running = null;
     setText(runButton, run);
   }
