@@ -172,7 +172,7 @@ def test_alert_is_complete_and_in_the_runbook(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in ("page", "ticket")
     assert re.fullmatch(r"\d+[smhd]", alert.get("for", "1m"))
     assert alert["annotations"]["summary"]
-    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    assert alert["annotations"]["runbook_url"].endswith(f"/guide/runbook.html#{alert['alert'].lower()}")
     assert f"\n### {alert['alert']}\n" in RUNBOOK
 
 

@@ -1,5 +1,6 @@
 """Read the credentials of a client: request headers, TLS authorities and its own certificate."""
 
+import os
 import re
 import ssl
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
 """RFC 9110, 5.6.2 and 5.5, in ASCII."""
+_CA_VARIABLE = "SSL_CERT_FILE"
 _FRAMING = ("content-length", "transfer-encoding")
 
 
@@ -60,7 +62,7 @@ class TlsOptions:
     """TLS files of a client."""
 
     ca: ExistingFile | None = None
-    """CA certificates to trust for TLS, instead of the usual ones (PEM)."""
+    """CA certificates to trust for TLS, instead of those of SSL_CERT_FILE or else the usual ones (PEM)."""
 
     cert: ExistingFile | None = None
     """Client certificate (PEM)."""
@@ -73,13 +75,12 @@ class TlsOptions:
         if self.cert is None and self.key is not None:
             raise CredentialsError("--key needs --cert")
         try:
-            context = (
-                ssl.create_default_context(cafile=self.ca) if self.ca else httpx.create_ssl_context(trust_env=False)
-            )
-        except ssl.SSLError:
-            raise CredentialsError(f"--ca: {self.ca}: Expected certificates of authorities (PEM)") from None
+            context = ssl.create_default_context(cafile=self.ca) if self.ca else httpx.create_ssl_context()
         except OSError as error:
-            raise CredentialsError(f"--ca: {self.ca}: {error.strerror}") from None
+            name = f"--ca: {self.ca}" if self.ca else f"{_CA_VARIABLE}: {os.environ.get(_CA_VARIABLE)}"
+            is_content = isinstance(error, ssl.SSLError)
+            reason = "Expected certificates of authorities (PEM)" if is_content else error.strerror
+            raise CredentialsError(f"{name}: {reason}") from None
         if self.cert is not None:
             try:
                 context.load_cert_chain(self.cert, self.key, password="")
@@ -93,5 +94,6 @@ class TlsOptions:
         import grpc
 
         self.context()
-        files = (self.ca, self.key or self.cert, self.cert)
+        variable = os.environ.get(_CA_VARIABLE)
+        files = (self.ca or (Path(variable) if variable else None), self.key or self.cert, self.cert)
         return grpc.ssl_channel_credentials(*(file and file.read_bytes() for file in files))

@@ -19,6 +19,7 @@ from app.clients.protocol import (
     Records,
     Retries,
     ServerUnavailableError,
+    certificate_advice,
 )
 
 _BUSY, _DOWN = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
@@ -74,10 +75,11 @@ def grpc_client(
             except grpc.RpcError as error:
                 call_error: Any = error
                 code = call_error.code()
-                if code not in retried or delay is None:
+                advice = certificate_advice(call_error.details())
+                if code not in retried or delay is None or advice:
                     is_unavailable = code in (_BUSY, _DOWN, *_REJECTED)
                     error_class = ServerUnavailableError if is_unavailable else InferenceClientError
-                    raise error_class(f"{code.name}: {call_error.details()}") from None
+                    raise error_class(f"{code.name}: {call_error.details()}{advice}") from None
                 if code == _DOWN:
                     retries.on_wait(f"{url}: {code.name}")
             time.sleep(delay)

@@ -17,6 +17,7 @@ from app.clients.protocol import (
     Records,
     Retries,
     ServerUnavailableError,
+    certificate_advice,
 )
 
 _BUSY = frozenset({429, 503})
@@ -61,6 +62,8 @@ def _post(http: httpx.Client, url: str, body: Mapping[str, Any], retries: Retrie
             reason = f"{httpx.URL(url).copy_with(userinfo=b'')}: {str(error) or type(error).__name__}"
             if isinstance(error, httpx.TimeoutException):
                 raise InferenceClientError(reason, _DEADLINE_EXCEEDED) from None
+            if advice := certificate_advice(reason):
+                raise ServerUnavailableError(reason + advice) from None
             # A run that has ended closes the client under requests in flight.
             if delay is None or not retries.persistent or http.is_closed:
                 raise ServerUnavailableError(reason) from None

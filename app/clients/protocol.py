@@ -83,6 +83,13 @@ class ServerUnavailableError(InferenceClientError):
     """No image would be answered now: the server is unreachable or busy, rejects the client, or lacks the model."""
 
 
+def certificate_advice(reason: str) -> str:
+    """Return what to do about a failed TLS handshake; "" if its reason is no certificate, and a retry may help."""
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return "; --ca names a file with the authority that signed the certificate of the server"
+    return "; --cert names a client certificate" if "ALERT" in reason and "CERTIFICATE" in reason.upper() else ""
+
+
 def read_elements(data: Any) -> Any:
     """Return the records of the only image: the output is a list of records, a list in a list, or one JSON text."""
     if len(data) == 1 and not isinstance(data[0], Mapping):

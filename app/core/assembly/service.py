@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from grpc.aio import ServerInterceptor
 from litestar import Litestar
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
 from app.core.assembly.models import load
 from app.core.engine.engine import Engine
@@ -57,6 +57,8 @@ class Service:
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         self.settings = settings
+        # The times of creation would be a second series for each counter and histogram.
+        disable_created_metrics()
         self.metrics = metrics = CollectorRegistry()
         self.transport = open_transport(settings, metrics)
         self._drain_deadline: float | None = None

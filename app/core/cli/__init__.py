@@ -23,6 +23,7 @@ from cyclopts import (
 
 from app import __version__
 from app.core.cli.interruption import exit_interrupted
+from app.core.engine.error_text import sentence_of
 from app.core.plugin_loading import VARIABLE, PluginError
 from app.core.plugins import registry
 from app.core.removed import removed_advice
@@ -102,7 +103,7 @@ def main() -> None:
         # With 1, a mistyped option would look like a failed check, or like drift.
         sys.exit(2)
     except EXPECTED_ERRORS as error:
-        sys.exit(f"charioteer: {error}")
+        sys.exit(f"charioteer: {sentence_of(error)}")
 
 
 def _point_to_rare_options(cli: App, words: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Choose the model and the images that a command runs on, and run it on one of them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -46,7 +47,10 @@ def read_image(file: Path, limits: Limits) -> bytes:
         size = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
         check_size(*size, limits.max_pixels, limits.max_image_side)
     except InferenceError as error:
-        raise ModelError(f"{file}: {error}") from None
+        formats = re.match(r"Expected an encoded image \((.*?)\)", error.message)
+        # The page says the same.
+        text = f"{file} is not an image. Supported: {formats[1]}" if formats else f"{file}: {error}"
+        raise ModelError(text) from None
     return data
 
 

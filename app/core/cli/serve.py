@@ -22,6 +22,7 @@ from cyclopts.config import Toml
 
 from app.core.cli import EXPECTED_ERRORS
 from app.core.cli.model_options import MODEL_PATH, with_path
+from app.core.engine.error_text import sentence_of
 from app.core.plugins import registry
 from app.core.removed import removed_advice
 from app.core.settings.environment import HELP_FLAGS, MODELS, RARE, check_values, drop_empty_variables, environment
@@ -98,7 +99,7 @@ def serve(
         if not logs_json:
             raise
         # The readers of a log in JSON cannot read other text.
-        _logger.error("server did not start", extra={"reason": str(error)})
+        _logger.error("server did not start", extra={"reason": sentence_of(error)})
         sys.exit(1)
 
 

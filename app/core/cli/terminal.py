@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from app.core.engine.error_text import printable_text
+from app.core.engine.error_text import printable_text, sentence_of
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
 
@@ -68,7 +68,7 @@ def table(*headings: str, title: str | None = None) -> Table:
 
 def stop(reason: object, status: int = FAILED) -> NoReturn:
     """Print the reason on standard error and exit."""
-    sys.stderr.write(f"charioteer: {reason}\n")
+    sys.stderr.write(f"charioteer: {sentence_of(reason)}\n")
     sys.exit(status)
 
 

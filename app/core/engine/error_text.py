@@ -48,6 +48,13 @@ def error_text(error: BaseException) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."
 
 
+def sentence_of(error: object) -> str:
+    """Return what a person reads of an exception: of an `OSError`, its file and the reason."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename} cannot be used: {error.strerror}"
+
+
 def is_ctrl_c(error: BaseException) -> bool:
     """Return whether an error is a Ctrl-C, which ends a command. Models of a server run in other threads."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()

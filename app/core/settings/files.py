@@ -45,5 +45,9 @@ def replacing_file(path: Path, mode: int | None = None) -> Generator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        # People do not know the name of the temporary file.
+        error.filename, error.filename2 = str(path), None
+        raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from app.core.cli.terminal import FAILED, check_output, console, progress, reject_unused, stop
+from app.core.engine.error_text import sentence_of
 from app.core.settings.model import ModelError
 from app.core.settings.server import SettingsError
 from app.plugins.conformance.model_names import list_models
@@ -122,4 +123,4 @@ def _write(path: Path, report: bytes, model: str | None) -> None:
         file = path.with_stem(f"{path.stem}.{model.replace('/', '%2F')}") if model else path
         file.write_bytes(report)
     except (OSError, ValueError) as error:
-        stop(f"cannot write the report: {error}")
+        stop(f"the report cannot be written: {sentence_of(error)}")

@@ -131,6 +131,12 @@ class DriftMetrics:
         outcomes = "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed."
         self.images = counter("charioteer_drift_images", outcomes, ["model", "outcome"])
 
+    def start(self, model: str) -> None:
+        """Count from 0, so that the first window and the first dropped image are an increase."""
+        self.windows.labels(model)
+        for outcome in ("measured", "skipped", "dropped", "failed"):
+            self.images.labels(model, outcome)
+
     def remove(self, model: str) -> None:
         """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
         for gauge in (self.detected, self.p_value, self.similarity, self.baseline_similarity):

@@ -76,6 +76,8 @@ class DriftObserver:
     ) -> None:
         self._windows: dict[str, deque[DriftWindow]] = {}
         self._monitors, self._metrics, self._poll_monitors = dict(monitors), metrics, poll_monitors
+        for model in monitors:
+            metrics.start(model)
         self._rate = Rate(per_second=per_second, burst=max(1, round(per_second)))
         self._bucket = TokenBucket(self._rate, time.monotonic())
         self._lock = threading.Lock()
@@ -176,6 +178,7 @@ class DriftObserver:
             if previous := self._monitors.get(model):
                 monitor.drifted = previous.drifted
             self._monitors[model] = monitor
+            self._metrics.start(model)
 
     def _measure(self, batch: _Batch) -> None:
         monitor = self._monitors.get(batch.model)

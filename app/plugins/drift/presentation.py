@@ -16,6 +16,7 @@ _THUMBNAIL = 220
 _QUALITY = 80
 _MAX_ROWS = 40
 _MAX_PRINTED_LABELS = 20
+_SMALLEST_P = 0.001
 
 
 def present(
@@ -52,10 +53,15 @@ def present(
 
 def _tests(comparison: DriftComparison) -> Table:
     rows = tuple(
-        (test.name, test.about, test.where, test.p, test.adjusted, _verdict(drifted=test.drifted))
+        (test.name, test.about, test.where, _p(test.p), _p(test.adjusted), _verdict(drifted=test.drifted))
         for test in comparison.tests
     )
     return Table(title="Tests", columns=("test", "compares", "differs most", "p", "corrected p", "verdict"), rows=rows)
+
+
+def _p(p: float) -> str:
+    """Return a p-value as text: no test shows that it is 0."""
+    return f"{p:.3f}" if p >= _SMALLEST_P else f"< {_SMALLEST_P}"
 
 
 def _verdict(*, drifted: bool) -> Mark:
@@ -63,7 +69,7 @@ def _verdict(*, drifted: bool) -> Mark:
 
 
 def _mix(drift: MixDrift) -> Table:
-    note = f"{_verdict(drifted=drift.drifted).text}: {drift.change}, p {drift.p:.2g}"
+    note = f"{_verdict(drifted=drift.drifted).text}: {drift.change}, p {_p(drift.p)}"
     return _counts(f"Mix of {drift.key}", drift.values, note)
 
 
@@ -99,7 +105,8 @@ def _distribution(number: NumberDrift, baseline: Sample, production: Sample) -> 
     steps = [_steps(share / top) for share in shares]
     xs = tuple(np.repeat(edges, 2).tolist())
     means = f"mean {number.baseline_mean:.4g} -> {number.production_mean:.4g}"
-    tests = f"KS {number.kolmogorov_smirnov:.3f}, p {number.kolmogorov_smirnov_p:.2g}; tails p {number.tails_p:.2g}"
+    p, tails_p = _p(number.kolmogorov_smirnov_p), _p(number.tails_p)
+    tests = f"KS {number.kolmogorov_smirnov:.3f}, p {p}; tails p {tails_p}"
     return Chart(
         title=number.feature + (": drifted" if number.drifted else ""),
         x="",

@@ -14,6 +14,7 @@ from app.clients.credentials import CredentialsError
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import check_output, console, progress, reject_unused, stop
+from app.core.engine.error_text import sentence_of
 from app.core.settings.environment import RARE
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
@@ -172,7 +173,7 @@ def evaluate(
         if wanted.html:
             wanted.html.write_bytes(html_report(present(report, with_images=True)))
     except OSError as error:
-        stop(f"the report cannot be written: {error}")
+        stop(f"the report cannot be written: {sentence_of(error)}")
     _check_minima(report, minima)
 
 

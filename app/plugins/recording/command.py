@@ -108,23 +108,28 @@ def _print_page(page: ResultPage, *, json: bool) -> None:
 
 
 def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
-    found = table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
-    found.columns[3].justify = "right"
-    found.columns[0].no_wrap = found.columns[6].no_wrap = wide
+    """Return a row for each inference. The id is never wrapped, so that it can be copied."""
+    headings = ("id", "time (UTC)", "model", "found", *(("metadata", "protocol", "ms") if wide else ()))
+    found = table(*headings)
+    found.columns[0].no_wrap = True
+    found.columns[0].min_width = max(len(inference.id) for inference in inferences)
+    found.columns[1].no_wrap = wide
+    found.columns[-1].justify = "right" if wide else "left"
     for inference in inferences:
         texts = [
             f"{entry.key}={entry.value if isinstance(entry.value, str) else msgspec.json.encode(entry.value).decode()}"
             for entry in inference.metadata
         ]
-        found.add_row(
+        cells = (
+            printable(inference.id),
             format_timestamp(inference.started)[:19].replace("T", " "),
             printable(inference.model),
-            printable(inference.protocol),
-            f"{inference.duration / 1000:.1f}",
             printable(_summary(inference)) if inference.error is None else f"[red]{printable(inference.error)}[/red]",
             printable(truncate(", ".join(texts))),
-            printable(inference.id),
+            printable(inference.protocol),
+            f"{inference.duration / 1000:.1f}",
         )
+        found.add_row(*cells[: len(headings)])
     return found
 
 

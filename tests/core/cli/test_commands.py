@@ -75,6 +75,13 @@ def test_contradicting_options_are_an_error_in_one_line() -> None:
     assert (completed.returncode, completed.stderr) == (1, message)
 
 
+def test_file_that_cannot_be_written_is_named_without_a_temporary_file(tmp_path: Path) -> None:
+    # Root may write into any folder, but not over a folder.
+    (folder := tmp_path / "models.tar.gz").mkdir()
+    message = f"charioteer: {folder} cannot be used: Is a directory"
+    assert charioteer("pack", DETECTOR, "--output", folder).stderr.splitlines()[-1] == message
+
+
 def test_predict_says_that_nothing_was_found() -> None:
     completed = charioteer("predict", IMAGES / "oriented.jpg", "--model", MODELS / "detector", "--score-threshold", "1")
     assert (completed.returncode, completed.stdout) == (0, "detector: nothing found\n"), completed.stderr
@@ -91,7 +98,10 @@ def test_predict_prints_json() -> None:
     [
         ((IMAGES / "scene.jpg",), "--name"),
         ((IMAGES / "scene.jpg", "--name", "missing"), "missing"),
-        ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
+        (
+            (ROOT / "README.md", "--name", "detector"),
+            "README.md is not an image. Supported: JPEG, PNG, WebP, BMP, TIFF, GIF",
+        ),
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", "/tmp/x.nothing"), ".nothing"),
         (
             (IMAGES / "scene.jpg", "--name", "detector", "--prompt", "Where?"),
@@ -133,7 +143,7 @@ def test_version_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
 def test_check_names_the_file_that_is_not_an_image() -> None:
     completed = charioteer("check", MODELS / "classifier", "--image", ROOT / "README.md")
     assert completed.returncode == 1
-    assert f"{ROOT / 'README.md'}: Expected an encoded image" in completed.stderr
+    assert f"{ROOT / 'README.md'} is not an image. Supported: JPEG, PNG" in completed.stderr
 
 
 def test_check_prints_task_labels_and_preprocessing() -> None:

@@ -3,9 +3,11 @@
 import importlib
 import json
 import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from app.core.settings.server import SettingsError
 from app.plugins.bulk_run.parts import open_parts
 from tests.support.command_line import charioteer
 from tests.support.polling import wait_until
+from tests.support.servers.certificate_authority import CertificateAuthority
 from tests.support.servers.server_process import ROOT
-from tests.support.servers.stand_in import fake_chariot
+from tests.support.servers.stand_in import fake_chariot, run_stand_in
 
 PARQUET: Any = importlib.import_module("pyarrow.parquet")
 IMAGES = ROOT / "fixtures" / "images"
@@ -151,6 +154,26 @@ def test_server_that_rejects_the_client_stops_the_run_and_the_same_command_conti
         assert (status, messages) == (2, "charioteer: HTTP 401: no; the same command continues the run\n")
         assert run(images, out, *arguments)[1].splitlines()[0] == "3 images finished before"
     assert len(rows(out)) == 7
+
+
+@pytest.mark.parametrize("protocol", ["chariot-v2", "v2-grpc"])
+def test_certificate_of_an_unknown_authority_ends_the_run_at_once_and_a_variable_may_name_it(
+    tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, images = CertificateAuthority(tmp_path), write_images(tmp_path / "images", 1)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("server"))
+    body = json.dumps({"output": [DETECTION]}).encode()
+    with run_stand_in(lambda _: (200, {}, body), context) as address:
+        scheme = "grpcs" if protocol == "v2-grpc" else "https"
+        arguments = (images, tmp_path / "out", "--url", f"{scheme}://{address}", "--protocol", protocol, "--name", "m")
+        started = time.monotonic()
+        status, messages = run(*arguments)
+        assert time.monotonic() - started < 60
+        assert (status, "CERTIFICATE_VERIFY_FAILED" in messages, "--ca names" in messages) == (2, True, True), messages
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        if protocol == "chariot-v2":
+            assert run(*arguments)[0] == 0
 
 
 def test_evaluate_and_inferences_read_the_results(tmp_path: Path) -> None:

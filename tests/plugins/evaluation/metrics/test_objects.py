@@ -115,7 +115,17 @@ def test_slice_metrics_equal_evaluation_of_slice_alone() -> None:
     rows = {row[0]: row[1:] for row in measures.tables[-1].rows}
     assert list(rows) == ["light = day", "light = night", "iou = (none)", "iou = x"]
     for name, subset in (("light = day", day), ("light = night", night), ("iou = x", day), ("iou = (none)", night)):
-        assert rows[name] == (len(subset), *(figure.value for figure in measured(*subset).figures))
+        alone = measured(*subset)
+        assert rows[name] == (len(subset), *(value(alone, column) for column in measures.tables[-1].columns[2:]))
+
+
+def test_chariots_average_comes_last_if_the_model_finds_labels_without_objects() -> None:
+    same, other = [("cat", 0.9, SQUARE)], [("cat", 0.9, SQUARE), ("bird", 0.8, FAR)]
+    names = [
+        [figure.name for figure in measured(detection_sample([("cat", SQUARE)], found)).figures]
+        for found in (same, other)
+    ]
+    assert [found.index("mAPAveragedOverIOUs") for found in names] == [2, len(names[1]) - 1]
 
 
 def test_findings_in_ignored_objects_count_only_on_others_inside() -> None:
