@@ -5,10 +5,12 @@ from typing import Self
 
 import msgspec
 
+from tasks.image_segmentation import SegmentedObject
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, check_text, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
+from tasks.object_detection import DetectedObject
 from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.generation import (
     Message,
@@ -46,39 +48,87 @@ class Answer(msgspec.Struct, frozen=True):
     answer: str
 
 
+class LocatedPoint(msgspec.Struct, frozen=True):
+    """One point: pixels of the upright original image, x to the right, y down."""
+
+    label: str
+    score: float
+    x: float
+    y: float
+
+
+LocatedObject = DetectedObject | SegmentedObject | LocatedPoint
+
+
+class Grounding(msgspec.Struct, frozen=True):
+    """What an answer locates in its image: boxes, polygons and points in pixels of the upright original image.
+
+    `note` says how many printed places could not be read; "" if all were.
+    """
+
+    objects: Sequence[LocatedObject]
+    note: str = ""
+
+
+class GroundedAnswer(Answer, frozen=True):
+    """One prompt, its answer, and what the answer locates."""
+
+    grounding: msgspec.Struct
+
+
 class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The answers about one image: `answers[i]` to `prompts[i]`.
 
     `usage` counts the tokens of each prompt and answer; None if the runtime does not know them. `finish` says
-    why each answer ends; None if all end with "stop".
+    why each answer ends; None if all end with "stop". `grounding` is a `Grounding` for each answer of a model that
+    locates objects.
     """
 
     prompts: Sequence[str]
     answers: Sequence[str]
     usage: Sequence[TokenUsage | None] | None = None
     finish: Sequence[FinishReason] | None = None
+    grounding: Sequence[msgspec.Struct | None] | None = None
 
     def records(self) -> list[Answer]:
-        """Return one `Answer` for each prompt, in order."""
-        return [Answer(prompt, answer) for prompt, answer in zip(self.prompts, self.answers, strict=True)]
+        """Return one `Answer` for each prompt, in order; a `GroundedAnswer` if it has a grounding."""
+        rows = zip(self.prompts, self.answers, self._groundings, strict=True)
+        return [
+            Answer(prompt, answer) if grounding is None else GroundedAnswer(prompt, answer, grounding)
+            for prompt, answer, grounding in rows
+        ]
+
+    @property
+    def _groundings(self) -> Sequence[msgspec.Struct | None]:
+        return self.grounding or [None] * len(self.answers)
 
     def chunks(self, item: int = 0, /) -> list[TextChunk]:
         """Return each answer, as one chunk of the model's input `item`."""
         finish: Sequence[FinishReason] = self.finish or ["stop" for _ in self.answers]
-        rows = zip(self.answers, self.usage or [None] * len(self.answers), finish, strict=True)
+        rows = zip(self.answers, self.usage or [None] * len(self.answers), finish, self._groundings, strict=True)
         return [
-            TextChunk(item=item, prompt=prompt, text=answer, final=True, usage=usage, finish=reason)
-            for prompt, (answer, usage, reason) in enumerate(rows)
+            TextChunk(
+                item=item, prompt=prompt, text=answer, final=True, usage=usage, finish=reason, grounding=grounding
+            )
+            for prompt, (answer, usage, reason, grounding) in enumerate(rows)
         ]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """Return `num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P]."""
+        """Return `num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P].
+
+        Models that locate objects add `grounding` (JSON) BYTES [N, P].
+        """
         prompts = [prediction.prompts for prediction in predictions]
+        groundings = [
+            ["" if found is None else msgspec.json.encode(found).decode() for found in prediction._groundings]
+            for prediction in predictions
+        ]
         return (
             count_tensor("num_prompts", prompts),
             stack_text("prompts", prompts),
             stack_text("answers", [prediction.answers for prediction in predictions]),
+            *([stack_text("grounding", groundings)] if any(map(any, groundings)) else ()),
         )
 
 
@@ -109,17 +159,21 @@ class ImageTextToText:
     """Prompts are the `prompts` parameter of an image, or text inputs that apply to every image without its own.
 
     A text input is a BYTES input with `content_type: str`, or with the name prompt, prompts, question or text. It has
-    no output.
+    no output. `grounded` is whether the model locates objects.
     """
 
     task_type = TaskType.IMAGE_TEXT_TO_TEXT
     parameters_type = GenerationParameters
     inputs = (IMAGE_INPUT,)
-    outputs = (
+    outputs: Sequence[TensorSpec] = (
         TensorSpec(name="num_prompts", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="prompts", datatype=Datatype.BYTES, shape=(-1, -1)),
         TensorSpec(name="answers", datatype=Datatype.BYTES, shape=(-1, -1)),
     )
+
+    def __init__(self, *, grounded: bool = False) -> None:
+        if grounded:
+            self.outputs = (*self.outputs, TensorSpec(name="grounding", datatype=Datatype.BYTES, shape=(-1, -1)))
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
@@ -175,6 +229,7 @@ class ImageTextToText:
             answers=[answer.text for answer in answers],
             usage=[answer.usage for answer in answers],
             finish=[answer.finish for answer in answers],
+            grounding=[answer.grounding for answer in answers],
         )
 
 

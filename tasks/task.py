@@ -199,6 +199,7 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
         final: whether this is the last chunk of the answer.
         usage: the tokens up to this chunk; None if the model does not count them.
         finish: why the answer ends, on its last chunk.
+        grounding: what the answer locates in its image, on its last chunk; None for other models.
     """
 
     item: int
@@ -207,6 +208,7 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
     usage: TokenUsage | None = None
     finish: FinishReason = "stop"
+    grounding: msgspec.Struct | None = None
 
 
 class TextPrediction(Prediction, Protocol):

@@ -43,9 +43,13 @@ def _complete_chunks(items: Sequence[Any], model: Model[Any, TextPrediction]) ->
 
 
 def cut(answer: TextChunk, stop: Sequence[str]) -> TextChunk:
-    """Return a complete answer up to the first of the `stop` sequences, which is left out."""
+    """Return a complete answer up to the first of the `stop` sequences, which is left out.
+
+    An answer that is cut locates nothing.
+    """
     end = _find(answer.text, stop)
-    return answer if end is None else msgspec.structs.replace(answer, text=answer.text[:end], finish="stop")
+    cut_off: dict[str, Any] = {"finish": "stop", "grounding": None}
+    return answer if end is None else msgspec.structs.replace(answer, text=answer.text[:end], **cut_off)
 
 
 def stop_chunks(
@@ -71,7 +75,7 @@ def stop_chunks(
             end = _find(pending, stop)
             if end is not None:
                 ended = True
-                yield msgspec.structs.replace(chunk, text=pending[:end], final=True, finish="stop")
+                yield msgspec.structs.replace(chunk, text=pending[:end], final=True, finish="stop", grounding=None)
                 if answer == last:
                     return
                 continue

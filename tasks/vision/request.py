@@ -123,7 +123,7 @@ class ImageTask(Generic[ParametersT, PredictionT]):
                 self.parameters_type, defaults, request.parameters, tensor.parameters, path=path
             )
             if self._open_vocabulary:
-                check_candidate_labels(parameters, path)
+                self.check_classes(parameters, limits, path)
             elif parameters.candidate_labels is not None:
                 reject_candidate_labels(parameters, path)
             images = read_images(tensor, budget, f"inputs[{index}]")
@@ -131,6 +131,11 @@ class ImageTask(Generic[ParametersT, PredictionT]):
             own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)
             groups.append(InputGroup(name=tensor.name, index=index, parameters=own_parameters, items=items))
         return groups
+
+    def check_classes(self, parameters: ParametersT, limits: Limits, path: str) -> None:
+        """Reject parameters under `path` without valid classes, for an open-vocabulary model."""
+        del limits
+        check_candidate_labels(parameters, path)
 
     def targets(
         self, prediction: PredictionT, filtered: PredictionT, label: str | None, max_objects: int, /

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from app.core.engine.streams.text_stream import Chunk
 from app.plugins.grps.gmap import echo_metadata
 from app.plugins.grps.messages import GrpsMessage
@@ -53,6 +55,8 @@ class ChunkWriter:
         message.gmap.s_s[chunk.input] = chunk.text
         message.gmap.s_i32["prompt"] = chunk.prompt
         message.gmap.s_i32["final"] = int(chunk.final)
+        if chunk.grounding is not None:
+            message.gmap.s_s["grounding"] = msgspec.json.encode(chunk.grounding).decode()
         if new_image:
             echo_metadata(message, chunk.input, chunk.parameters, self._echoes)
         return message
@@ -64,4 +68,7 @@ class ChunkWriter:
         add(name="prompt", dtype="DT_INT32", shape=[1], flat_int32=[chunk.prompt])
         add(name="final", dtype="DT_UINT8", shape=[1], flat_uint8=[int(chunk.final)])
         add(name="text", dtype="DT_STRING", shape=[1], flat_string=[chunk.text])
+        if chunk.grounding is not None:
+            found = msgspec.json.encode(chunk.grounding).decode()
+            add(name="grounding", dtype="DT_STRING", shape=[1], flat_string=[found])
         return message

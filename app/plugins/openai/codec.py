@@ -28,7 +28,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
-from tasks.task import TextPrediction, TokenUsage
+from tasks.task import TextChunk, TextPrediction, TokenUsage
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
@@ -119,7 +119,7 @@ class ChatCodec:
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Return the complete answer."""
         (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
+        message = {"role": "assistant", "content": answer.text, "refusal": None, **_grounding(answer)}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
         content = self._encode("chat.completion", response.model_name, [choice], usage=_usage(answer.usage))
         return HttpResponse(content=content)
@@ -131,7 +131,7 @@ class ChatCodec:
         if chunk.text:
             events += self._encode_part(chunk, {"content": chunk.text})
         if chunk.final:
-            self.last_events = self._encode_part(chunk, {}, chunk.finish)
+            self.last_events = self._encode_part(chunk, _grounding(chunk), chunk.finish)
             if self._includes_usage:
                 self.last_events += self._encode_event(chunk, [], usage=_usage(chunk.usage))
         return events
@@ -252,6 +252,11 @@ def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
         else {"key": name, "type": "str", "value": bytes(members[name]).decode()}
         for name, value in values.items()
     ]
+
+
+def _grounding(answer: TextChunk | Chunk) -> Mapping[str, object]:
+    """Return the member with what an answer locates, if its model locates objects."""
+    return {} if answer.grounding is None else {"grounding": answer.grounding}
 
 
 def _usage(usage: TokenUsage | None) -> WireUsage | None:

@@ -12,7 +12,10 @@ plugin = Plugin(
             group="Model",
         ),
     ),
-    model_settings={"transformers": Ref("app.plugins.transformers.torch.settings:TransformersSettings")},
+    model_settings={
+        "transformers": Ref("app.plugins.transformers.torch.settings:TransformersSettings"),
+        "": Ref("app.plugins.transformers.grounding.forms:GroundingSettings"),
+    },
     runtimes=Ref("app.plugins.transformers.runtimes:RUNTIMES"),
     graph_files=Ref("app.plugins.transformers.hugging_face.beside_graph:READERS"),
 )

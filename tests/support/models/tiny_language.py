@@ -73,25 +73,45 @@ def smolvlm(folder: Path) -> Path:
 QWEN_CHAT_TEMPLATE = CHAT_TEMPLATE.replace("<image>", "<|vision_start|><|image_pad|><|vision_end|>")
 
 
-def qwen2_vl(folder: Path) -> Path:
+QWEN_TOKENS = (
+    "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|object_ref_start|>",
+    "<|object_ref_end|>", "<|box_start|>", "<|box_end|>",
+)  # fmt: skip
+
+
+def _qwen(folder: Path, name: str, vision: dict[str, Any], **text_changes: Any) -> Path:
     """As the hub has it: the processor names a class that wants video packages."""
-    tokenizer = byte_tokenizer("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+    tokenizer = byte_tokenizer(*QWEN_TOKENS)
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in tokenizer.get_vocab()}
-    text = llama_config(
-        len(tokenizer), rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
-    )
-    config = t.Qwen2VLConfig(
-        text_config=text, image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"],
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+    config = getattr(t, f"{name}Config")(
+        text_config=llama_config(len(tokenizer), rope_parameters=rope, **text_changes),
+        image_token_id=ids["<|image_pad|>"], video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"], vision_end_token_id=ids["<|vision_end|>"],
-        vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 8},
+        vision_config={"depth": 1, "hidden_size": 32, "num_heads": 2, "patch_size": 8, **vision},
     )  # fmt: skip
     image_processor = t.Qwen2VLImageProcessorPil(
         patch_size=8, merge_size=2, size={"shortest_edge": 256, "longest_edge": 4096}
     )
-    save(folder, random_model(lambda: t.Qwen2VLForConditionalGeneration(config), 20), image_processor, tokenizer)
-    (folder / "processor_config.json").write_text('{"processor_class": "Qwen2VLProcessor"}')
+    model = random_model(lambda: getattr(t, f"{name}ForConditionalGeneration")(config), 20)
+    save(folder, model, image_processor, tokenizer)
+    (folder / "processor_config.json").write_text(f'{{"processor_class": "{name}Processor"}}')
     (folder / "chat_template.jinja").write_text(QWEN_CHAT_TEMPLATE)
     return folder
+
+
+def qwen2_vl(folder: Path) -> Path:
+    return _qwen(folder, "Qwen2VL", {"embed_dim": 32, "mlp_ratio": 2})
+
+
+def qwen2_5_vl(folder: Path) -> Path:
+    return _qwen(folder, "Qwen2_5_VL", {"intermediate_size": 48, "out_hidden_size": 32})
+
+
+def qwen3_vl(folder: Path) -> Path:
+    vision = {"intermediate_size": 48, "out_hidden_size": 32, "num_position_embeddings": 64,
+              "deepstack_visual_indexes": [0]}  # fmt: skip
+    return _qwen(folder, "Qwen3VL", vision, head_dim=8)
 
 
 def blip(folder: Path, class_name: str = "BlipForConditionalGeneration") -> Path:

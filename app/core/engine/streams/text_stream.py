@@ -29,7 +29,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         input: the name of the input.
         image: index of the image in that input.
         prompt: index of the prompt of that image.
-        text, final, usage, finish: as in `TextChunk`. Every answer has a final chunk.
+        text, final, usage, finish, grounding: as in `TextChunk`. Every answer has a final chunk.
         parameters: parameters of the output, the same on every chunk: the input's metadata.
     """
 
@@ -44,6 +44,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     parameters: Mapping[str, object]
     usage: TokenUsage | None = None
     finish: FinishReason = "stop"
+    grounding: msgspec.Struct | None = None
 
 
 class TextStream:
@@ -82,6 +83,7 @@ class TextStream:
             parameters=output_parameters(group.parameters),
             usage=chunk.usage,
             finish=chunk.finish,
+            grounding=chunk.grounding,
         )
 
     def result(self) -> InferenceResult:

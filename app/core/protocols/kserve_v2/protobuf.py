@@ -125,8 +125,9 @@ def encode(
 async def encode_chunks(chunks: AsyncGenerator[Chunk], *, raw: bool) -> AsyncGenerator[bytes]:
     """Yield each chunk as an item of `ModelStreamInfer`: a BYTES tensor ``text_output`` with one element, raw or typed.
 
-    The tensor's parameters name the answer that the chunk belongs to (`input`, `image`, `prompt`), and whether it ends
-    there (`final`). The response's parameter `triton_final_response` is true for the last chunk of the last answer.
+    The tensor's parameters name the answer that the chunk belongs to (`input`, `image`, `prompt`), whether it ends
+    there (`final`), and then what it locates (`grounding`, JSON). The response's parameter `triton_final_response` is
+    true for the last chunk of the last answer.
     """
     pending: Chunk | None = None
     async with aclosing(chunks):
@@ -150,6 +151,8 @@ def _encode_chunk(chunk: Chunk, *, last: bool, raw: bool) -> bytes:
     message = _Response(model_name=chunk.model_name, model_version=chunk.model_version, id=chunk.id)
     message.parameters[_FINAL].bool_param = last
     position = {"input": chunk.input, "image": chunk.image, "prompt": chunk.prompt, "final": chunk.final}
+    if chunk.grounding is not None:
+        position["grounding"] = msgspec.json.encode(chunk.grounding).decode()
     tensor = Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=np.array([chunk.text.encode()], object))
     _add_output(message, tensor, {**chunk.parameters, **position}, raw=raw)
     return _Streamed(infer_response=message).SerializeToString()

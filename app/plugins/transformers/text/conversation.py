@@ -1,7 +1,7 @@
 """Convert an image and a prompt to the inputs of a vision-language model."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -199,6 +199,15 @@ class Conversation(ChatTemplate):
         if self._style.without_unknown and self._tokenizer.unknown is not None:
             inputs["bad_words_ids"] = [[self._tokenizer.unknown]]
         return inputs
+
+    def input_size(self, inputs: Mapping[str, Any]) -> tuple[int, int] | None:
+        """Return the (width, height) to which the image of `inputs` was resized; None if its processor stretches it."""
+        grids = inputs.get("image_grid_thw")
+        if grids is None or len(grids) != 1:
+            return None
+        _, rows, columns = grids[0].tolist()
+        patch_size = self._owner.image_processor.patch_size
+        return columns * patch_size, rows * patch_size
 
     def _styled(self, prompt: str) -> str:
         style = self._style

@@ -10,26 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.engine.cancellation import raise_if_cancelled
+from app.plugins.transformers.grounding.forms import Form, read_grounding
 from app.plugins.transformers.text.conversation import Conversation
 from app.plugins.transformers.text.tokenizer import Tokenizer
-from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.image_text_to_text import Answers, Grounding, ImageTextToText, PromptedImage
 from tasks.inference.error import model_failed
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
-from tasks.text_generation import ContinuedText, Generation
+from tasks.text.stopping import ChunkCollector
+from tasks.text_generation import ContinuedText
 
 InputT = TypeVar("InputT", bound=PromptedImage | ContinuedText)
 PredictionT = TypeVar("PredictionT")
+
+_TASK = ImageTextToText()
 
 
 class Sampler:
     """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
 
     The order is Hugging Face's: temperature, then top_k, then top_p. Without a seed every answer is different.
+    If it is `scored`, `probabilities` has the probability of each token so far, at temperature 1.
     """
 
-    def __init__(self, parameters: SamplingParameters) -> None:
+    def __init__(self, parameters: SamplingParameters, *, scored: bool = False) -> None:
         self._parameters = parameters
+        self._scored = scored
+        self.probabilities: list[float] = []
         self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
 
     def pick(self, logits: NDArray[np.float32], /) -> int:
@@ -40,13 +47,18 @@ class Sampler:
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise model_failed(f"The model failed: the score of a token is {logits[best]}")
-        if self._random is None:
-            return best
+        token = best if self._random is None else self._sample(logits, self._random)
+        if self._scored:
+            weights = np.exp(logits - logits[best])
+            self.probabilities.append(float(weights[token] / weights.sum()))
+        return token
+
+    def _sample(self, logits: NDArray[np.float32], random: "np.random.Generator") -> int:
         candidates = self._top_candidates(logits)
         scores = logits[candidates].astype(np.float64)
         with np.errstate(over="ignore"):
             weights = np.exp((scores - scores[0]) / self._parameters.temperature)
-        return int(candidates[_draw(weights, self._parameters.top_p, self._random)])
+        return int(candidates[_draw(weights, self._parameters.top_p, random)])
 
     def _top_candidates(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
         """Return the candidate token ids, highest score first."""
@@ -73,12 +85,14 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
         inputs: inputs of the model, whose type is the runtime's.
         token_count: number of its tokens, images included.
         context: its last tokens, if they determine the spelling of the answer.
+        input_size: (width, height) to which its only image was resized, pixels; None if that is not known.
     """
 
     inputs: Any
     token_count: int
     max_tokens: int
     context: Sequence[int] = ()
+    input_size: tuple[int, int] | None = None
 
 
 class AnswerTokens:
@@ -86,6 +100,7 @@ class AnswerTokens:
 
     Attributes:
         count: number of tokens so far, end tokens included.
+        ids: the tokens so far, without end tokens.
         finish: why the answer ended, after its last token.
     """
 
@@ -93,6 +108,7 @@ class AnswerTokens:
         self._tokens = tokens
         self._end_tokens = end_tokens
         self.count = 0
+        self.ids: list[int] = []
         self.finish: FinishReason = "length"
 
     def __iter__(self) -> Iterator[int]:
@@ -102,11 +118,15 @@ class AnswerTokens:
             if token in self._end_tokens:
                 self.finish = "stop"
             else:
+                self.ids.append(token)
                 yield token
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     """A model of prompts that also streams its answers."""
+
+    scored = False
+    """Whether `_grounding` needs the probabilities of tokens."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer
@@ -121,14 +141,25 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Yield the tokens of one answer with its end token; `inputs` are the ones of an `EncodedPrompt`."""
 
     @abstractmethod
-    def _prediction(self, item: InputT, answers: Sequence[Generation]) -> PredictionT:
+    def _prediction(self, item: InputT, answers: Sequence[TextChunk]) -> PredictionT:
         """Return the prediction with the answer to each prompt of `item`."""
 
+    def _grounding(
+        self, item: InputT, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
+    ) -> msgspec.Struct | None:
+        """Return what the answer `ids` to the prompt with this number locates; None if the model locates nothing.
+
+        `score` is the mean probability of its tokens.
+        """
+        del item, number, prompt, ids, score
+        return None
+
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        return [
-            self._prediction(item, [self._answer(prompt, item.parameters) for prompt in prompts])
-            for item, prompts in zip(inputs, self._encode(inputs), strict=True)
-        ]
+        collector = ChunkCollector()
+        for chunk in self.stream(inputs):
+            collector.add(chunk)
+        answers = collector.answers
+        return [self._prediction(item, answers[index]) for index, item in enumerate(inputs)]
 
     def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
@@ -140,25 +171,29 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
         for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
             for number, prompt in enumerate(prompts):
-                with closing(self._generate(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)) as tokens:
+                sampler = Sampler(item.parameters, scored=self.scored)
+                with closing(self._generate(prompt.inputs, sampler, prompt.max_tokens)) as tokens:
                     answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
                         usage = TokenUsage(prompt.token_count, answer.count)
                         yield TextChunk(item=index, prompt=number, text=text, usage=usage)
                     usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
-                    yield TextChunk(item=index, prompt=number, text="", final=True, usage=usage, finish=finish)
-
-    def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> Generation:
-        with closing(self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)) as tokens:
-            answer = AnswerTokens(tokens, self._end_tokens)
-            text = "".join(self._tokenizer.decode_stream(list(answer), prompt.context))
-        return Generation(text, TokenUsage(prompt.token_count, answer.count), answer.finish)
+                    score = float(np.mean(sampler.probabilities[: len(answer.ids)] or 0))
+                    found = self._grounding(item, number, prompt, answer.ids, score)
+                    yield TextChunk(
+                        item=index, prompt=number, text="", final=True, usage=usage, finish=finish, grounding=found
+                    )
 
 
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
-    """A `VisionLanguageModel` that generates its answers."""
+    """A `VisionLanguageModel` that generates its answers. `form` is how they print places; None if they do not."""
 
     _conversation: Conversation
+    form: Form | None = None
+
+    @property
+    def scored(self) -> bool:
+        return self.form is not None
 
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
@@ -168,10 +203,14 @@ class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
     def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
         """Yield each prompt with its images."""
 
-    def _prediction(self, item: PromptedImage, answers: Sequence[Generation]) -> Answers:
-        return Answers(
-            prompts=item.prompts,
-            answers=[answer.text for answer in answers],
-            usage=[answer.usage for answer in answers],
-            finish=[answer.finish for answer in answers],
-        )
+    def _prediction(self, item: PromptedImage, answers: Sequence[TextChunk]) -> Answers:
+        return _TASK.gather(item, answers)
+
+    def _grounding(
+        self, item: PromptedImage, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
+    ) -> Grounding | None:
+        if self.form is None:
+            return None
+        text = self._tokenizer.decode(ids, with_special_tokens=True)
+        size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
+        return read_grounding(self.form, text, item.prompts[number], size, prompt.input_size, score)

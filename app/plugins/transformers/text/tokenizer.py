@@ -35,9 +35,9 @@ class Tokenizer:
         """
         return self._inner.encode(text, add_special_tokens=with_special_tokens).ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of `ids` without special tokens."""
-        return self._inner.decode(ids, skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, with_special_tokens: bool = False) -> str:
+        """Return the text of `ids`."""
+        return self._inner.decode(ids, skip_special_tokens=not with_special_tokens)
 
     def id_of(self, token: str) -> int | None:
         """Return the id of a token, or None if it is not in the vocabulary."""

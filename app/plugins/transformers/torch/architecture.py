@@ -8,6 +8,7 @@ import msgspec
 
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
+from app.plugins.transformers.grounding.forms import Form, form_of
 from app.plugins.transformers.text.library import first_line
 from app.plugins.transformers.torch.files import check_files
 from app.plugins.transformers.torch.framework import framework, import_timm
@@ -42,6 +43,8 @@ _FAMILIES = (
             "ZeroShotObjectDetection"),
     _Family("image-text-to-text", TaskType.IMAGE_TEXT_TO_TEXT, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
     _Family("image-text-to-text", TaskType.IMAGE_TEXT_TO_TEXT, "VISUAL_QUESTION_ANSWERING", "VisualQuestionAnswering"),
+    _Family("image-text-to-text", TaskType.OBJECT_DETECTION, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
+    _Family("image-text-to-text", TaskType.IMAGE_SEGMENTATION, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
     _Family("text-classification", TaskType.TEXT_CLASSIFICATION, "SEQUENCE_CLASSIFICATION", "SequenceClassification"),
     _Family("token-classification", TaskType.TOKEN_CLASSIFICATION, "TOKEN_CLASSIFICATION", "TokenClassification"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "CAUSAL_LM", "CausalLM"),
@@ -68,6 +71,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         auto: name of transformers' class that loads it.
         config: transformers' configuration.
         description: metadata of the model. Its layout is how a segmenter's outputs are read, and else the model type.
+        grounding: how a vision-language model prints places in an image; None for others.
     """
 
     source: ModelSource
@@ -75,6 +79,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     auto: str
     config: Any
     description: ModelMetadata
+    grounding: Form | None = None
 
 
 def read_model_spec(source: ModelSource) -> ModelSpec:
@@ -94,6 +99,8 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
         Fact("task type", str(family.task_type), Origin.DECLARED if settings.task_type else Origin.CONFIG),
         Fact("architecture", f"{architecture} ({config.model_type})", Origin.CONFIG),
     ]
+    is_prompted = family.kind == "image-text-to-text"
+    form = form_of(source, str(config.model_type), facts) if is_prompted else None
     description = ModelMetadata(
         task_type=family.task_type,
         platform="transformers",
@@ -102,10 +109,10 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
         inputs=(),
         outputs=(),
         facts=facts,
-        open_vocabulary=family.kind.startswith("zero-shot"),
+        open_vocabulary=family.kind.startswith("zero-shot") or (is_prompted and family.task_type.returns == "objects"),
     )
     auto = f"AutoModelFor{family.auto}"
-    return ModelSpec(source=source, kind=family.kind, auto=auto, config=config, description=description)
+    return ModelSpec(source=source, kind=family.kind, auto=auto, config=config, description=description, grounding=form)
 
 
 def _read_config(source: ModelSource) -> Any:

@@ -8,6 +8,8 @@ import numpy as np
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
+from app.plugins.transformers.grounding.detector import bind_task
+from app.plugins.transformers.text.generation import PromptedImageModel
 from app.plugins.transformers.torch.architecture import ModelSpec, read_model_spec
 from app.plugins.transformers.torch.generation import load_text_generator
 from app.plugins.transformers.torch.heads.classification import load_image_classifier, load_zero_shot_classifier
@@ -61,20 +63,22 @@ def load(source: ModelSource) -> Servable:
     spec = read_model_spec(source)
     network = load_network(spec)
     task, load_model = _HEADS[spec.kind]
-    model = load_model(spec, network)
+    model, facts = load_model(spec, network), [*spec.description.facts, *network.facts]
+    if isinstance(model, PromptedImageModel):
+        task, model = bind_task(model, spec.description.task_type, facts)
     try:
         model([_example(task, spec)])
     except Exception as error:
         reason = error.message if isinstance(error, InferenceError) else error
         raise ModelError(f"{source.folder}: the model cannot answer a first request: {reason}") from error
-    description = msgspec.structs.replace(spec.description, facts=[*spec.description.facts, *network.facts])
+    description = msgspec.structs.replace(spec.description, facts=facts)
     return Servable(task, model, description, source.settings.parameters)
 
 
 def _example(task: Task[Any, Any], spec: ModelSpec) -> object:
     """Return an input of the task that costs little."""
     options: dict[str, object] = {"candidate_labels": ("a cat", "a dog")} if spec.description.open_vocabulary else {}
-    if task.task_type.returns == "texts":
+    if "max_new_tokens" in task.parameters_type.__struct_fields__:
         options["max_new_tokens"] = 2
     parameters: Any = task.parameters_type(**options)
     if task.task_type.takes == "text":

@@ -17,9 +17,11 @@ from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.network import Network
 from tasks.inference.error import InferenceError, invalid
+from tasks.task import TextChunk
 from tasks.text.generation import Message, MessagePart, SamplingParameters, reject_conversation
-from tasks.text_generation import ContinuedText, Generation, TextGenerator
+from tasks.text_generation import ContinuedText, Generation, TextGeneration, TextGenerator
 
+_TASK = TextGeneration()
 _CONTEXT_TOKENS = 16
 _PROBE = "What is the time?"
 _MESSAGES = "messages"
@@ -101,9 +103,8 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
             return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
         return self.template.ids(self.template.render(messages, _MESSAGES))
 
-    def _prediction(self, item: ContinuedText, answers: Sequence[Generation]) -> Generation:
-        del item
-        return answers[0]
+    def _prediction(self, item: ContinuedText, answers: Sequence[TextChunk]) -> Generation:
+        return _TASK.gather(item, answers)
 
 
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:

@@ -16,6 +16,8 @@ from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
+from app.plugins.transformers.grounding.detector import bind_task
+from app.plugins.transformers.grounding.forms import form_of
 from app.plugins.transformers.hugging_face.files import read_json
 from app.plugins.transformers.text.conversation import Conversation, PromptStyle
 from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
@@ -25,7 +27,7 @@ from app.plugins.transformers.text.library import check_configurations, first_li
 from app.plugins.transformers.text.processor import load_processor
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from metadata.model import Fact, ModelMetadata, Origin
-from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 from tasks.vision.image import Image
@@ -69,12 +71,15 @@ def load(source: ModelSource) -> Servable:
     Raise ModelError if the model is incomplete or not supported, or the test fails.
     """
     model, description = assemble(source)
+    facts = list(description.facts)
+    task, task_model = bind_task(model, description.task_type, facts)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     try:
         model([PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
-    return Servable(ImageTextToText(), model, description, source.settings.parameters)
+    description = msgspec.structs.replace(description, facts=facts)
+    return Servable(task, task_model, description, source.settings.parameters)
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
@@ -124,15 +129,20 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     positions = config.text.max_position_embeddings
     vision = VisionEncoder(encoder, example)
     model = OnnxVisionLanguageModel(conversation, tokenizer, ends, vision, decoder, positions)
+    facts: list[Fact] = []
+    model.form = form_of(source, config.model_type, facts)
+    task_type = source.settings.task_type or TaskType.IMAGE_TEXT_TO_TEXT
     image_token = tokenizer.text_of(conversation.image_id)
     description = ModelMetadata(
-        task_type=TaskType.IMAGE_TEXT_TO_TEXT,
+        task_type=task_type,
         platform="onnx",
         layout="idefics3" if example["pixel_values"].ndim == _TILED else "llava",
         labels=(),
+        open_vocabulary=task_type.geometry is not None,
         inputs=(*encoder.inputs, *embed_tokens.inputs),
         outputs=tuple(spec for spec in language_model.outputs if spec.name == "logits"),
         facts=[
+            *facts,
             Fact("graphs", ", ".join(file.relative_to(folder).as_posix() for file in files), Origin.MODEL_FILE),
             Fact("model type", config.model_type or "not stated", Origin.CONFIG),
             Fact("layers with a cache", str(decoder.layers), Origin.MODEL_FILE),

@@ -71,7 +71,8 @@ class OnnxVisionLanguageModel(PromptedImageModel):
                     f"its processor"
                 )
             max_tokens = int(min(item.parameters.max_new_tokens, room))
-            yield EncodedPrompt(EncodedInputs(ids, features), len(ids), max_tokens)
+            inputs, size = EncodedInputs(ids, features), self._conversation.input_size(encoded)
+            yield EncodedPrompt(inputs, len(ids), max_tokens, input_size=size)
 
     def _generate(self, inputs: EncodedInputs, picker: Sampler, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)

@@ -13,7 +13,7 @@ from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import framework
 from app.plugins.transformers.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
 from app.plugins.transformers.torch.network import Network
-from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
+from tasks.image_text_to_text import Answers, PromptedImage
 
 
 class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
@@ -43,7 +43,8 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], 
             count, decoder_count = _count(encoded, "input_ids"), _count(encoded, "decoder_input_ids")
             start = max(1, decoder_count)
             max_tokens = max_answer_tokens(self._network, count or start, item.parameters, path, start)
-            yield EncodedPrompt(encoded, count + decoder_count, max_tokens, self._context(encoded))
+            size = self._conversation.input_size(encoded)
+            yield EncodedPrompt(encoded, count + decoder_count, max_tokens, self._context(encoded), size)
 
     def _context(self, inputs: Mapping[str, Any]) -> Sequence[int]:
         if "decoder_input_ids" in inputs:
@@ -51,8 +52,8 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], 
         return last_tokens(inputs) if self._continues_prompt else ()
 
 
-def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:
-    """Return the vision-language model of `network`, a `StreamingModel`.
+def load_vision_language_model(spec: ModelSpec, network: Network) -> TransformersVisionLanguageModel:
+    """Return the vision-language model of `network`.
 
     Raise ModelError if it has no processor, cannot generate, or has no template for an image and a prompt.
     """
@@ -68,7 +69,9 @@ def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLangu
         raise ModelError(f"{source.folder}: {error}") from None
     answers_question = spec.auto == "AutoModelForVisualQuestionAnswering"
     continues_prompt = not (answers_question or config.is_encoder_decoder)
-    return TransformersVisionLanguageModel(network, conversation, tokenizer, continues_prompt=continues_prompt)
+    model = TransformersVisionLanguageModel(network, conversation, tokenizer, continues_prompt=continues_prompt)
+    model.form = spec.grounding
+    return model
 
 
 def _features(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Read the places that vision-language models print in their answers: boxes, points and polygons."""
