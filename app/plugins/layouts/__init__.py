@@ -1,4 +1,4 @@
-"""Output layouts of DETR, older YOLOs, ranked boxes, faces, pixel maps and PaddleOCR, also for Python classes."""
+"""Output layouts of detectors, faces, pixel maps, embeddings and PaddleOCR, also for Python classes."""
 
 from app.core.hooks import Plugin, Ref
 

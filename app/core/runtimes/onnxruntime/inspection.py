@@ -130,7 +130,7 @@ def _run_blank(
     All copies of the graph run it. The shapes of outputs apply to every image.
     """
     task_type, _ = model_files.declared_task()
-    if task_type is None and all(len(spec.shape) == 2 for spec in session.outputs):
+    if task_type is None and all(len(spec.shape) == 2 or "hidden" in spec.name for spec in session.outputs):
         # Only for the size: most graphs whose outputs are vectors take images of the size of classifiers.
         task_type = TaskType.IMAGE_CLASSIFICATION
     size = decide_size(inputs, model_files, [], task_type)

@@ -48,8 +48,9 @@ def describe(config: Config, preprocessor: Preprocessor | None = None) -> Folder
         return processor_preprocessing(preprocessor, task_type) or timm_preprocessing(config)
 
     task_type, task_error = _task(config.architectures or ())
-    if task_type is None and config.is_timm_classifier:
-        task_type = TaskType.IMAGE_CLASSIFICATION
+    if task_type is None and config.pretrained_cfg is not None and config.num_classes is not None:
+        # timm sets 0 for a network that returns features.
+        task_type = TaskType.TENSOR if config.num_classes == 0 else TaskType.IMAGE_CLASSIFICATION
     return FolderMetadata(
         task_type=task_type,
         task_error=task_error,

@@ -103,11 +103,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     image_size: int | tuple[int, int] | None = None
 
     @property
-    def is_timm_classifier(self) -> bool:
-        """Return whether timm wrote the file for a network with classes; without, it returns features."""
-        return self.pretrained_cfg is not None and self.num_classes not in (None, 0)
-
-    @property
     def labels(self) -> tuple[str, ...] | None:
         """Return class names by class number; None if the numbers are not 0, 1, ..."""
         if not self.id2label:

@@ -110,7 +110,7 @@ def embedder(folder: Path, batch: int | str = "batch", **settings: object) -> An
         }}
     """
     file = graphs.parse(folder / "model.onnx", text, {"weights": WEIGHTS})
-    return graphs.source(file, task_type="TENSOR", **settings)
+    return graphs.source(file, **{"task_type": "TENSOR", **settings})
 
 
 def expected(image: bytes, preprocessing: object = PILLOW) -> Arrays:
@@ -186,6 +186,20 @@ def test_other_protocols_return_the_tensors_of_each_image(tmp_path: Path) -> Non
     assert_close("embedding", tensor["flat_float32"], {"embedding": expected(IMAGES[0])["embedding"][None]}, [1, 4])
     assert unsupported.status_code == 501
     assert "TENSOR" in unsupported.json()["error"]
+
+
+def test_embeddings_need_no_declaration_and_openai_takes_images(tmp_path: Path) -> None:
+    processor = {"size": {"height": HEIGHT, "width": WIDTH}, "image_mean": MEAN, "image_std": STD}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    source = embedder(tmp_path, task_type=None, outputs=["embedding"])
+    facts = {fact.topic: fact for fact in describe(source).facts}
+    assert (facts["layout"].value, facts["layout"].origin) == ("embedding, outputs embedding [1, 4]", Origin.MODEL_FILE)
+    assert "4 numbers for each" in facts["takes"].value
+    body = {"input": [f"data:image/png;base64,{encode_base64(image)}" for image in IMAGES]}
+    with TestClient(app_with_sources([source], load)) as client:
+        rows = client.post("/v1/embeddings", json=body).json()["data"]
+    for row, image in zip(rows, IMAGES, strict=True):
+        assert_close("embedding", row["embedding"], expected(image), [4])
 
 
 def test_without_preprocessing_the_model_takes_tensors(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def _rejection(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]
         tasks = dict.fromkeys(task for layout in layouts for task in layout.task_types if task is not TaskType.TENSOR)
         reason = (
             f'its task cannot be determined from its outputs {outputs}; declare {{"task_type": "{TaskType.TENSOR}"}} '
-            f'in model-settings.json to return them unchanged, or one of {", ".join(tasks)} with "labels"{choice}'
+            'in model-settings.json to return them unchanged, {"layout": "embedding"} for a vector of each image, '
+            f'or one of {", ".join(tasks)} with "labels"{choice}'
         )
     else:
         labels = "" if view.classes is None else f" with {view.classes} labels"

@@ -15,14 +15,14 @@ from app.core.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.core.runtimes.onnxruntime.layouts.layout import GraphOutput, GraphView, Match
 from app.core.settings.model import ModelError, ModelSettings
 from app.plugins.transformers.hugging_face.beside_graph import describe
-from app.plugins.transformers.hugging_face.files import Config
+from app.plugins.transformers.hugging_face.files import Config, TimmPreprocessing
 from metadata.model import Fact, Origin
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
 CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
 OBB, SEGMENT = TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION
-READ = TaskType.IMAGE_TEXT_TO_TEXT
+READ, EMBED = TaskType.IMAGE_TEXT_TO_TEXT, TaskType.TENSOR
 MASKS = (1, 32, 40, 40)
 STRIDES = (8, 16, 32)
 IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 64, 64))
@@ -75,6 +75,7 @@ def config(architecture: str, model_type: str = "") -> ModelFiles:
     return evidence(config=Config(architectures=(architecture,), model_type=model_type))
 
 
+TIMM_FEATURES = evidence(config=Config(pretrained_cfg=TimmPreprocessing(), num_classes=0))
 NAMES = [name for layout in registry().layouts for name in layout.names]
 
 
@@ -198,6 +199,13 @@ def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...],
         (declaring(task_type=SEGMENT), [(1, 116, 8400), MASKS], None, SEGMENT, "raw", DECLARED, BY_SHAPE),
         (evidence(task="obb"), [(1, 84, 8400)], None, OBB, "raw", FILE, BY_SHAPE),
         (config("XForImageClassification"), {"logits": (1, 7), "h": (1, 5, 4)}, 7, CLASSIFY, "logits", CONFIG, FILE),
+        (evidence(), {"logits": (1, 7), "features": (1, 512)}, None, CLASSIFY, "logits", BY_SHAPE, FILE),
+        (config("XForImageClassification"), {"features": (1, 9)}, None, CLASSIFY, "logits", CONFIG, GUESS),
+        (evidence(), {"embedding": (1, 512)}, None, EMBED, "embedding", FILE, FILE),
+        (evidence(), {"features": (1, 512, 1, 1)}, 7, EMBED, "embedding", FILE, FILE),
+        (evidence(), {"last_hidden_state": (1, 50, 8), "pooler_output": (1, 8)}, None, EMBED, "embedding", FILE, FILE),
+        (TIMM_FEATURES, [(1, 768)], None, EMBED, "embedding", CONFIG, CONFIG),
+        (declaring(layout="embedding"), [(1, 512)], None, EMBED, "embedding", FILE, DECLARED),
         (evidence(), [(1, 1000)], None, CLASSIFY, "logits", BY_SHAPE, GUESS),
         (evidence(), [(1, 9)], 9, CLASSIFY, "logits", BY_SHAPE, GUESS),
         (evidence(), {"class_scores": (1, 9)}, None, CLASSIFY, "logits", BY_SHAPE, GUESS),
@@ -296,8 +304,12 @@ def test_paddle_output_names_are_recognised() -> None:
         ([(1, 1)], None, evidence(), "cannot be determined"),
         ({"o_ids": (1, 40, 3)}, None, evidence(), "cannot be determined"),
         ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
-        ({"embedding": (1, 512)}, None, evidence(), r'cannot be determined .*\{"task_type": "TENSOR"\}'),
-        ({"image_features": (1, 512)}, None, evidence(), "cannot be determined"),
+        ([(1, 512)], None, evidence(), r'cannot be determined .*\{"task_type": "TENSOR"\}.*\{"layout": "embedding"\}'),
+        ({"features": (1, 7)}, 7, evidence(), "cannot be determined"),
+        ({"embedding": (1, 512), "boxes": (1, 9, 4)}, None, evidence(), "cannot be determined"),
+        ({"embedding": (1, 512), "age": (1, 1)}, None, evidence(), "cannot be determined"),
+        ({"image_embeddings": (1, 256, 64, 64)}, None, evidence(), "cannot be determined"),
+        ([(1, 512), (1, 9)], None, declaring(layout="embedding"), "'embedding', which its outputs .* do not have"),
         ({"boxes": (4, 4), "labels_ids": (1, 4), "scores": (1, 4)}, None, evidence(), "cannot be determined"),
         ([(1, 80), (1, 4)], None, evidence(), r'cannot be determined .* \{"outputs": \["NAME"\]\} to read only some'),
         ([(1, 9, 9)] * 10, None, evidence(), r"output7 \[1, 9, 9\] and 2 more"),

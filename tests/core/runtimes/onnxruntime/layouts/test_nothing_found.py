@@ -72,7 +72,16 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
     ("text-map", ORIENTED): {"maps": blank(1, 64, 64)},
     ("ctc", TaskType.IMAGE_TEXT_TO_TEXT): {"output0": repeated(1, 0, 0, 0)},
 }  # fmt: skip
-ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "class-map", "tensors", "jatic"}
+ALWAYS_FIND_SOMETHING = {
+    "probabilities",
+    "logits",
+    "multi-label",
+    "semantic",
+    "class-map",
+    "tensors",
+    "embedding",
+    "jatic",
+}
 """Layouts whose outputs name a class for every image or pixel, or are returned unchanged; of jatic, the classifiers."""
 ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
 SIDES = {"mediapipe": 128}
