@@ -44,7 +44,7 @@ def write(folder: Path, logits: Any, model_type: str | None = None, names: Any =
 @pytest.mark.parametrize(("model_type", "batch"), [("detr", 1), ("yolos", "batch"), ("table-transformer", "batch")])
 def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
     file = write(tmp_path, np.log(PROBABILITIES), model_type, shape=(batch, 3, 64, 64))
-    assert facts_of(file)["further outputs"] == Fact("further outputs", "hidden, left out", Origin.MODEL_FILE)
+    assert facts_of(file)["left out"] == Fact("left out", "hidden [1, 2]", Origin.MODEL_FILE)
     model = detector(file)
     for found in model([detection_input(WIDE), detection_input(WIDE)]):
         assert_found(found, ("dog", 0.7, [32, 24, 96, 40]), ("cat", 0.6, [0, 0, 64, 32]))

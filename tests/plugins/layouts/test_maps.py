@@ -88,7 +88,7 @@ def test_mask_of_isnet_is_found_beside_feature_maps(tmp_path: Path) -> None:
     found = inspected(graphs.source(file, **MASK))
     assert [output.name for output in found.match.outputs] == ["d1"]
     facts = {fact.topic: fact.value for fact in found.description.facts}
-    assert facts["further outputs"] == f"{', '.join(name for name in outputs if name != 'd1')}, left out"
+    assert facts["left out"] == ", ".join(f"{name} {list(outputs[name].shape)}" for name in outputs if name != "d1")
 
 
 def test_declared_logits_are_found_beside_feature_maps(tmp_path: Path) -> None:

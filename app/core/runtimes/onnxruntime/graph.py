@@ -1,6 +1,7 @@
 """Identify the inputs of a vision graph, images and optional sizes or masks, and run the graph on images."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ _DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
 _CHANNELS, _GREY = 3, 1
 _IMAGE_RANK = 4
 _COUNTS = (Datatype.INT64, Datatype.INT32, Datatype.FP32)
+_FILLED = re.compile("size|mask|scale|shape|info")
+"""Words in the names of inputs that the server fills in."""
 
 _ADVICE = (
     'declare {"task_type": "TENSOR"} without "preprocessing" in model-settings.json, so that clients send all inputs '
@@ -45,12 +48,24 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
             RT-DETR and D-FINE. The server passes the size of the input, so that all graphs return boxes in input
             pixels.
         pixel_mask: [batch, height, width], 1 for image pixels and 0 for padding: an input of DETR in transformers.
+        shapes: [batch, 2 or 3], the (height, width) of the input in pixels, and the factor 1: ``im_shape`` and
+            ``im_info`` of PaddleDetection, ``image_shape`` of Keras.
+        scales: [batch, 2], the factors between image and input, to which graphs scale their boxes back:
+            ``scale_factor`` of PaddleDetection. The server passes ones.
     """
 
     image: TensorSpec
     channels_last: bool = False
     target_sizes: TensorSpec | None = None
     pixel_mask: TensorSpec | None = None
+    shapes: Sequence[TensorSpec] = ()
+    scales: Sequence[TensorSpec] = ()
+
+    @property
+    def filled(self) -> Sequence[TensorSpec]:
+        """Return the inputs besides the image, which the server fills in."""
+        further = [spec for spec in (self.target_sizes, self.pixel_mask) if spec is not None]
+        return [*further, *self.shapes, *self.scales]
 
     @property
     def batch(self) -> int:
@@ -75,9 +90,11 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the graph for an image batch of this size."""
         feeds = {self.image.name: images if len(self.image.shape) == _IMAGE_RANK else images[0]}
-        if self.target_sizes is not None:
-            size = np.array([[width, height]], self.target_sizes.datatype.dtype)
-            feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)
+        rows = [(spec, (width, height)) for spec in (self.target_sizes,) if spec is not None]
+        rows += [(spec, (height, width, 1)[: spec.shape[1]]) for spec in self.shapes]
+        rows += [(spec, (1, 1)) for spec in self.scales]
+        for spec, row in rows:
+            feeds[spec.name] = np.repeat(np.array([row], spec.datatype.dtype), len(images), axis=0)
         if self.pixel_mask is not None:
             _, *fixed = self.pixel_mask.shape
             sides = [side if own == -1 else own for own, side in zip(fixed, (height, width), strict=True)]
@@ -93,13 +110,15 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     if not images:
         raise model_files.error(f"{_expected(channels_last=False)}, but is {shown}; {_ADVICE}")
     others = [spec for spec in inputs if spec not in images]
-    pairs = [spec for spec in others if len(spec.shape) == 2 and spec.shape[1] in (2, -1) and spec.datatype in _COUNTS]
-    sizes = [spec for spec in pairs if "size" in spec.name.lower()]
-    masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
-    if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
+    sizes, masks, shapes, scales = (
+        [spec for spec in others if _is_filled(spec, kind)] for kind in ("size", "mask", "shape|info", "scale")
+    )
+    known = len(sizes) + len(masks) + len(shapes) + len(scales)
+    if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > known:
         raise model_files.error(
-            f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
-            f"pixel_mask [batch, height, width] are supported; {_ADVICE}"
+            f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes, im_shape and "
+            f"scale_factor [batch, 2], im_info [batch, 3] and pixel_mask [batch, height, width] are supported; "
+            f"{_ADVICE}"
         )
     (image,) = images
     declared = model_files.settings.preprocessing.channels_last
@@ -116,7 +135,20 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
         channels_last=channels_last,
         target_sizes=sizes[0] if sizes else None,
         pixel_mask=masks[0] if masks else None,
+        shapes=shapes,
+        scales=scales,
     )
+
+
+def _is_filled(spec: TensorSpec, kind: str) -> bool:
+    """Return whether the first of the known words in an input's name is of `kind`, and its shape fits."""
+    word = _FILLED.search(spec.name.lower())
+    if word is None or word[0] not in kind.split("|"):
+        return False
+    if kind == "mask":
+        return len(spec.shape) == _IMAGE_RANK - 1
+    widths = (2, 3) if word[0] == "info" else (2, -1) if kind == "size" else (2,)
+    return len(spec.shape) == 2 and spec.shape[1] in widths and spec.datatype in _COUNTS
 
 
 def _expected(*, channels_last: bool) -> str:

@@ -53,8 +53,10 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     preprocessing = decide_preprocessing(inputs, model_files, facts, match.task_type, match.preprocessing)
     facts += _input_facts(inputs)
     read = {output.name for output in match.outputs}
-    if others := [spec.name for spec in session.outputs if spec.name not in read]:
-        facts.append(Fact("further outputs", f"{', '.join(others)}, left out", Origin.MODEL_FILE))
+    shapes = {output.name: list(output.shape) for output in outputs}
+    others = [f"{spec.name} {shapes.get(spec.name, '')}".rstrip() for spec in session.outputs if spec.name not in read]
+    if others:
+        facts.append(Fact("left out", ", ".join(others), Origin.MODEL_FILE))
     if model_files.metadata.description:
         facts.append(Fact("description", model_files.metadata.description, Origin.MODEL_FILE))
     description = ModelMetadata(
@@ -117,9 +119,9 @@ def _input_facts(inputs: ImageInputs) -> list[Fact]:
     ]
     if inputs.channels_last:
         facts.append(Fact("channels", f"last: [batch, height, width, {inputs.channels}]", Origin.SHAPES))
-    further = [spec for spec in (inputs.target_sizes, inputs.pixel_mask) if spec is not None]
-    facts += [Fact("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE) for spec in further]
-    return facts
+    return facts + [
+        Fact("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE) for spec in inputs.filled
+    ]
 
 
 def _run_blank(
