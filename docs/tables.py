@@ -18,6 +18,7 @@ from app.core.settings.model import ModelSettings
 from app.plugins.conformance.check import Level
 from app.plugins.conformance.protocols import PROTOCOLS
 from tasks.task import TaskType
+from tests.plugins.layouts.detector_exports import CASES, input_boxes
 
 _FOLDER = Path(__file__).parent
 _WIDTH = 105
@@ -67,6 +68,18 @@ def settings() -> str:
         for section, ref in plugin.model_settings.items():
             rows += _fields(ref.load(), f"{section}." if section else "")
     return _table(("field", "default", "meaning"), rows)
+
+
+def detectors() -> str:
+    """Return a table of the exporters whose outputs the tests decode with the layout `detections`."""
+    rows: list[Sequence[str]] = []
+    for case in CASES:
+        outputs = case.outputs(input_boxes("stretch"))
+        shown = ", ".join(f"`{name} {list(array.shape)}`" for name, array in outputs.items())
+        inputs = f"; inputs {', '.join(f'`{name}`' for name in case.inputs)}" if case.inputs else ""
+        line = f"`{json.dumps({'layout': 'detections', 'detections': case.declared})}`" if case.declared else ""
+        rows.append((case.exporter, f"{shown}{inputs}", line))
+    return _table(("made by", "outputs in the test", "to be declared"), rows)
 
 
 def _fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Sequence[str]]:
@@ -172,6 +185,7 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 GENERATED: Mapping[str, Callable[[], str]] = {
     "checks": checks,
     "commands": commands,
+    "detectors": detectors,
     "options": options,
     "plugins": plugins,
     "settings": settings,

@@ -59,6 +59,7 @@ REMOVED = {
         ),
         "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
     ),
+    **dict.fromkeys(("layout rt-detr", "layout torchvision"), "declare detections, which reads the same outputs"),
     "setting compile": "leave it out: models of transformers are not compiled; `charioteer export` makes ONNX of many",
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
     "serve --loading-status": "wait for /ready; a model that loads gets 404, as from TensorFlow Serving",
@@ -67,8 +68,8 @@ REMOVED = {
     "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
-"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, a content type, or a
-path such as ``/v2/models/*/generate``.
+"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, ``layout rt-detr``, a
+content type, or a path such as ``/v2/models/*/generate``.
 
 An option of `serve` is also looked up for its environment variable and its key in the file of ``--config``.
 """

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.settings.model import ModelError
@@ -63,7 +62,7 @@ def test_detector_takes_each_image_in_its_own_size(tmp_path: Path, shape: str) -
 def test_detector_needs_no_settings(tmp_path: Path) -> None:
     servable = load(graphs.source(write_detector(tmp_path, "3, h, w")))
     facts = {fact.topic: fact for fact in servable.description.facts}
-    assert (servable.description.task_type, servable.description.layout) == (TaskType.OBJECT_DETECTION, "torchvision")
+    assert (servable.description.task_type, servable.description.layout) == (TaskType.OBJECT_DETECTION, "detections")
     assert facts["size of each image"] == Fact("size of each image", "that of the image", Origin.CONVENTION)
     assert (facts["mean"].value, facts["std"].value, facts["scale"].value) == ("0, 0, 0", "1, 1, 1", "1/255")
 
@@ -76,15 +75,7 @@ def write_two(folder: Path, extra: dict[str, Any]) -> Path:
         "scores": np.array([0.9, 0.2], np.float32),
         **extra,
     }
-    return graphs.write(
-        folder / "model.onnx",
-        [helper.make_node("Identity", [f"{name}.value"], [name]) for name in values],
-        {name: array.shape for name, array in values.items()},
-        constants={f"{name}.value": array for name, array in values.items()},
-        shape=(3, "h", "w"),
-        name="image",
-        output_types={"labels": TensorProto.INT64},
-    )
+    return graphs.fixed(folder / "model.onnx", values, shape=(3, 40, 60), name="image")
 
 
 def test_masks_of_mask_r_cnn_become_contours(tmp_path: Path) -> None:
@@ -101,8 +92,8 @@ def test_mask_r_cnn_returns_boxes_if_the_task_is_declared(tmp_path: Path) -> Non
     file = write_two(tmp_path, {"masks": np.zeros((2, 1, 40, 60), np.float32)})
     options: dict[str, Any] = {"labels": NAMES, "task_type": "OBJECT_DETECTION"}
     assert all_close(detect(file, uniform_image(40, 60, 0), **options).boxes, [[0, 0, 20, 10]])
-    fact = Fact("further outputs", "masks, left out", Origin.MODEL_FILE)
-    assert facts_of(file, **options)["further outputs"] == fact
+    fact = Fact("left out", "masks [2, 1, 40, 60]", Origin.MODEL_FILE)
+    assert facts_of(file, **options)["left out"] == fact
 
 
 def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
@@ -118,7 +109,7 @@ def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
     out[0, 0], out[0, 2, :, :4] = 5, 9
     file = graphs.constant(tmp_path / "model.onnx", {"out": out, "aux": -out})
     assert sorted(segment(file, uniform_image(8, 8, 0), labels=NAMES).labels) == ["__background__", "dog"]
-    assert facts_of(file)["further outputs"] == Fact("further outputs", "aux, left out", Origin.MODEL_FILE)
+    assert facts_of(file)["left out"] == Fact("left out", "aux [1, 3, 8, 8]", Origin.MODEL_FILE)
 
 
 def test_outputs_can_be_chosen(tmp_path: Path) -> None:

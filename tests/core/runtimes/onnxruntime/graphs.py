@@ -141,6 +141,15 @@ def constant(file: Path, outputs: Mapping[str, Floats], **options: Any) -> Path:
     return affine(file, {output: (base, np.zeros_like(base)) for output, base in outputs.items()}, **options)
 
 
+def fixed(file: Path, outputs: Mapping[str, NDArray[Any]], **options: Any) -> Path:
+    """Write a graph that gives the same outputs of any datatype for every image, with the options of `write`."""
+    nodes = [helper.make_node("Identity", [f"{output}.value"], [output]) for output in outputs]
+    types = {output: helper.np_dtype_to_tensor_dtype(array.dtype) for output, array in outputs.items()}
+    values = {f"{output}.value": array for output, array in outputs.items()}
+    shapes = {output: array.shape for output, array in outputs.items()}
+    return write(file, nodes, shapes, constants=values, output_types=types, **options)
+
+
 def channel_means(
     file: Path,
     *,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from app.core.plugins import registry
+from app.core.removed import removed_advice
 from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.core.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, format_outputs
@@ -24,7 +25,10 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
     if declared_layout is not None and declared_layout not in layout_names:
         raise view.model_files.error(
             f"model-settings.json declares the layout {declared_layout!r}; "
-            f"known layouts{f' of {task}' if task else ''} are {', '.join(layout_names)}"
+            + (
+                removed_advice(f"layout {declared_layout}")
+                or f"known layouts{f' of {task}' if task else ''} are {', '.join(layout_names)}"
+            )
         )
     matches = [
         match
@@ -33,7 +37,10 @@ def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
         and task in (None, match.task_type)
         and declared_layout in (None, match.layout)
     ]
+    matches = [match for match in matches if not match.question] or matches
     match [match for match in matches if match.by_names] or matches:
+        case [best] if best.question:
+            raise view.model_files.error(best.question)
         case [best]:
             facts.append(Fact("task type", str(best.task_type), best.task_origin if task is None else task_origin))
             origin = best.origin if declared_layout is None else Origin.DECLARED

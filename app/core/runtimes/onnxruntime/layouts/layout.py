@@ -159,6 +159,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         names: default labels of this layout.
         preprocessing: of the images, unless the settings or files declare it.
         parameters: default request parameters, unless the settings declare them.
+        question: why the outputs have several readings, and what to declare; "" if one reading remains. The model is
+            then rejected, unless another layout matches.
     """
 
     layout: str
@@ -176,6 +178,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     preprocessing: PartialPreprocessing = NO_PREPROCESSING
     parameters: Mapping[str, object] = {}
     facts: Sequence[Fact] = ()
+    question: str = ""
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -247,7 +247,6 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
     "shapes",
     [
         {"dets": (1, 10, 4), "labels": (1, 10, 3), "masks": (1, 5, 8, 8)},
-        {"boxes": (5, 4), "labels": (5,), "scores": (5,)},
         {
             f"{kind}_{stride}": (1, 4, 5 if kind == "bbox" else 1)
             for kind in ("cls", "obj", "bbox")
@@ -255,7 +254,7 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
         },
         {f"{width}_{count}": (1, count, width) for width in (1, 4) for count in (128, 32, 7)},
     ],
-    ids=["rf-detr with fewer masks", "torchvision with float labels", "yunet with wide boxes", "scrfd of odd levels"],
+    ids=["rf-detr with fewer masks", "yunet with wide boxes", "scrfd of odd levels"],
 )
 def test_outputs_that_almost_fit_a_layout_are_rejected(shapes: Shapes) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
@@ -266,8 +265,8 @@ def test_post_processed_boxes_need_target_sizes_input() -> None:
     shapes: Shapes = {"labels_ids": (1, 300), "boxes": (1, 300, 4), "scores": (1, 300)}
     graph_view = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
     found = choose_layout(graph_view, [])
-    assert (found.layout, found.task_type, found.classes) == ("rt-detr", DETECT, None)
-    with pytest.raises(ModelError, match="its task cannot be determined"):
+    assert (found.layout, found.task_type, found.classes) == ("detections", DETECT, None)
+    with pytest.raises(ModelError, match='several readings: "unit": "pixel" or "fraction", "background"'):
         chosen(shapes, evidence())
 
 
@@ -344,3 +343,8 @@ def test_ambiguous_or_unknown_outputs_are_rejected(
 def test_unknown_task_is_rejected(known: ModelFiles, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         known.declared_task()
+
+
+def test_removed_layout_names_its_successor() -> None:
+    with pytest.raises(ModelError, match=r"layout rt-detr was removed in version .*: declare detections"):
+        chosen([(1, 9, 9)], declaring(layout="rt-detr"))

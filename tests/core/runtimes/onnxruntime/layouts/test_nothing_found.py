@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from app.core.plugins import registry
 from app.core.runtimes.onnxruntime.loading import load
@@ -52,13 +51,10 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
     ("rf-detr", SEGMENTATION): {
         "dets": blank(9, 4), "labels": blank(9, 4, value=LOW), "masks": blank(9, 16, 16, value=LOW),
     },
-    ("rt-detr", DETECTION): {"labels": blank(9), "boxes": blank(9, 4), "scores": blank(9)},
     ("detr", DETECTION): {"logits": repeated(LOW, LOW, LOW, 0), "pred_boxes": blank(9, 4)},
     ("detr-sigmoid", DETECTION): {"logits": blank(9, 3, value=LOW), "pred_boxes": blank(9, 4)},
-    ("torchvision", DETECTION): {"boxes": blank(4), "labels": blank(), "scores": blank()},
-    ("torchvision", SEGMENTATION): {
-        "boxes": blank(4), "labels": blank(), "scores": blank(), "masks": blank(1, 64, 64),
-    },
+    ("detections", DETECTION): {"num_dets": blank(), "boxes": blank(9, 4), "labels": blank(9), "scores": blank(9)},
+    ("detections", SEGMENTATION): {"dets": blank(9, 5), "labels": blank(9), "masks": blank(9, 28, 28)},
     ("yunet", DETECTION): {
         f"{kind}_{stride}": blank((64 // stride) ** 2, width)
         for kind, width in (("cls", 1), ("obj", 1), ("bbox", 4))
@@ -97,12 +93,7 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
     outputs = CASES[layout, task_type]
     side = SIDES.get(layout, 64)
     options: dict[str, Any] = {"shape": ("batch", 3, side, side)}
-    if layout == "rt-detr":
-        sizes: Any = helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
-        options["extra_inputs"] = [sizes]
-    elif layout == "torchvision":
-        options["output_types"] = {"labels": TensorProto.INT64}
-    elif layout == "jatic":
+    if layout == "jatic":
         options["name"] = "image"
         write_metadata(tmp_path, metadata("IMAGE_OBJECT_DETECTION", LABELS, input={}))
     file = graphs.constant(tmp_path / "model.onnx", outputs, **options)
