@@ -9,8 +9,9 @@ and ``pred_boxes`` [b, N, 4]. The logits have one of two forms, which shapes do 
 RF-DETR as its own project exports it (``rfdetr/export`` and ``rfdetr/models/postprocess.py``) has another layout:
 
 - ``rf-detr``: ``dets`` [b, N, 4], ``labels`` [b, N, slots], logits of independent classes, and optionally ``masks``
-  [b, N, h, w], also logits. If there is one slot more than labels, the last slot is the background. Images are
-  stretched, RGB, and normalised with the ImageNet statistics.
+  [b, N, h, w], also logits, or ``keypoints`` [b, N, K, 3 or more] of one class: x and y as fractions, and the logit of
+  their visibility. If there is one slot more than labels, the last slot is the background. Images are stretched, RGB,
+  and normalised with the ImageNet statistics.
 """
 
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ from tasks.task import TaskType
 from tasks.vision.filtering import xywh_to_xyxy
 
 _SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
+_COORDINATES = 3
+"""x, y and visibility."""
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
 
 
@@ -137,10 +140,11 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
 
 
 def _recognise_rf_detr(view: GraphView) -> Match | None:
-    outputs = view.outputs_named("dets", "labels", "masks") or view.outputs_named("dets", "labels")
+    outputs = view.outputs_named("dets", "labels")
     if outputs is None:
         return None
-    boxes, logits, *masks = outputs
+    boxes, logits = outputs
+    masks, points = view.outputs_named("masks") or [], view.outputs_named("keypoints") or []
     if not _are_queries(boxes, logits) or logits.shape[2] < 1:
         return None
     for mask in masks:
@@ -157,12 +161,28 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     )
     background = not has_named_classes and view.classes == slots - 1
     class_numbers = named_classes if has_named_classes else range(slots - background)
+    # The keypoints of several classes follow each other, in numbers that the graph does not show.
+    if (
+        masks
+        or (len(class_numbers) > 1 and (slots > 2 or view.classes))
+        or not all(
+            point.is_float
+            and point.blank.ndim == 4
+            and point.shape[:2] == boxes.shape[:2]
+            and point.shape[2]
+            and point.shape[3] >= _COORDINATES
+            for point in points
+        )
+    ):
+        points = []
+    decode = _decode_masks if masks else _decode_poses if points else _decode_pairs
     fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
     return Match(
         layout=_RF_DETR,
         task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
-        decode=partial(_decode_masks if masks else _decode_pairs, class_numbers=class_numbers),
-        outputs=outputs,
+        decode=partial(decode, class_numbers=class_numbers),
+        outputs=[*outputs, *masks, *points],
+        keypoints=(points[0].shape[2], _COORDINATES) if points else None,
         by_names=True,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
@@ -198,6 +218,14 @@ def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers:
     return RawSegments(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
+def _decode_poses(answer: RawOutputs, item: DetectionInput, *, class_numbers: Sequence[int]) -> Candidates:
+    candidates = _decode_pairs(answer, item, class_numbers=class_numbers)
+    points: NDArray[np.float32] = answer.outputs[2][candidates.extras[:, 0].astype(int), :, :_COORDINATES]
+    points = points * np.array([answer.width, answer.height, 1], np.float32)
+    points[..., 2] = sigmoid(points[..., 2])
+    return msgspec.structs.replace(candidates, extras=points.reshape(len(points), -1)).finite()
+
+
 def _decode_pairs(
     answer: RawOutputs, item: DetectionInput, *, class_numbers: Sequence[int] | None = None
 ) -> Candidates:
@@ -231,7 +259,7 @@ LAYOUTS = (
     Layout(
         (_RF_DETR,),
         (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
-        "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+        "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w] or keypoints [b, N, K, 3]",
         _recognise_rf_detr,
         _describe,
     ),

@@ -249,6 +249,24 @@ def test_masks_belong_to_their_queries(tmp_path: Path) -> None:
     assert not dog.any()
 
 
+@pytest.mark.parametrize(("labels", "has_points"), [(["person"], True), (None, True), (["person", "dog"], False)])
+def test_keypoints_of_one_class_belong_to_their_queries(tmp_path: Path, labels: Any, has_points: bool) -> None:
+    points = np.zeros((1, 4, 17, 8), np.float32)
+    points[0, 1, 3, :3] = [0.25, 0.5, graphs.logit(0.8)]
+    outputs = rf_outputs()
+    outputs = {**outputs, "labels": outputs["labels"][..., :2] - np.float32([0, 9]), "keypoints": points}
+    outputs["labels"][0, 1, 0] = graphs.logit(0.95)
+    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 64, 64))
+    found = detect(file, WIDE, labels=labels)
+    assert_found(found, ((labels or ["0"])[0], 0.95, [0, 0, 64, 32]), ((labels or ["0"])[0], 0.9, [32, 24, 96, 40]))
+    if has_points:
+        assert found.keypoints is not None
+        assert all_close(found.keypoints[0, 3:5], [[32, 32, 0.8], [0, 0, 0.5]])
+    else:
+        assert found.keypoints is None
+        assert facts_of(file, labels=labels)["left out"].value == "keypoints [1, 4, 17, 8]"
+
+
 def test_non_finite_outputs_are_dropped(tmp_path: Path) -> None:
     nan = float("nan")
     broken = {
