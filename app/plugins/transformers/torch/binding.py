@@ -8,7 +8,7 @@ import numpy as np
 
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.transformers.grounding.detector import bind_task
+from app.plugins.transformers.text.detector import bind_task
 from app.plugins.transformers.text.generation import PromptedImageModel
 from app.plugins.transformers.torch.architecture import ModelSpec, read_model_spec
 from app.plugins.transformers.torch.generation import load_text_generator

@@ -10,8 +10,8 @@ import pytest
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.transformers.grounding.detector import bind_task
 from app.plugins.transformers.runtimes import TRANSFORMERS
+from app.plugins.transformers.text.detector import bind_task
 from app.plugins.transformers.torch.architecture import read_model_spec
 from app.plugins.transformers.torch.heads.image_text_to_text import load_vision_language_model
 from app.plugins.transformers.torch.network import load_network

@@ -16,10 +16,10 @@ from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
-from app.plugins.transformers.grounding.detector import bind_task
 from app.plugins.transformers.grounding.forms import form_of
 from app.plugins.transformers.hugging_face.files import read_json
 from app.plugins.transformers.text.conversation import Conversation, PromptStyle
+from app.plugins.transformers.text.detector import bind_task
 from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
 from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, TextConfiguration, VisionEncoder
 from app.plugins.transformers.text.image_text_to_text.vision_language_model import OnnxVisionLanguageModel

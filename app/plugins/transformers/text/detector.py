@@ -1,10 +1,11 @@
 """Use a vision-language model that prints places as a detector or a segmenter of any classes."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.plugins.transformers.grounding.forms import Form
 from app.plugins.transformers.text.generation import PromptedImageModel
@@ -12,11 +13,11 @@ from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import ImageSegmentation, SegmentationParameters, SegmentedObject, Segments
 from tasks.image_text_to_text import GenerationParameters, Grounding, ImageTextToText, LocatedObject, PromptedImage
-from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits, check_text, too_large
+from tasks.inference.limits import Limits, check_text
 from tasks.inference.request import Positive
 from tasks.object_detection import DetectedObject, DetectionParameters, Detections, ObjectDetection
 from tasks.task import Model, Task, TaskType
+from tasks.text.generation import check_sampling
 from tasks.vision.filtering import check_candidate_labels
 from tasks.vision.request import ImageItem
 
@@ -43,7 +44,7 @@ class PromptedSegmentationParameters(SegmentationParameters, frozen=True, kw_onl
     """Parameters of a vision-language model that outlines objects.
 
     Attributes:
-        prompt: as of one that detects objects.
+        prompt: as of a model that detects objects.
         max_new_tokens: maximum number of generated tokens in an answer.
     """
 
@@ -51,25 +52,19 @@ class PromptedSegmentationParameters(SegmentationParameters, frozen=True, kw_onl
     max_new_tokens: Positive = 512
 
 
-Parameters = PromptedDetectionParameters | PromptedSegmentationParameters
+_Parameters = PromptedDetectionParameters | PromptedSegmentationParameters
 
 
 class _PromptedTask:
     """The part of both tasks that checks questions."""
 
     def check_classes(self, parameters: Any, limits: Limits, path: str) -> None:
-        """Reject a request without a question, with one too long, or with too many."""
-        given: Parameters = parameters
-        if given.prompt is None or given.candidate_labels is not None:
-            check_candidate_labels(given, path)
-        count = len(given.candidate_labels or ())
-        if count > limits.max_prompts:
-            raise too_large(limits.max_prompts, "questions (--max-prompts)", count, f"{path}.candidate_labels")
-        if given.prompt is not None:
-            check_text(given.prompt, limits, f"{path}.prompt", "prompt")
-        if given.max_new_tokens > limits.max_new_tokens:
-            message = f"Expected at most {limits.max_new_tokens} (--max-new-tokens), got {given.max_new_tokens}"
-            raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")
+        """Reject a request without a question, or with one that is too long."""
+        labels, prompt = parameters.candidate_labels, parameters.prompt
+        if prompt is None or labels is not None:
+            check_candidate_labels(parameters, path)
+        check_text(prompt or "", limits, f"{path}.prompt", "prompt")
+        check_sampling(_generation(parameters), limits, path)
 
 
 class PromptedDetection(_PromptedTask, ObjectDetection):
@@ -84,48 +79,67 @@ class PromptedSegmentation(_PromptedTask, ImageSegmentation):
     parameters_type = PromptedSegmentationParameters
 
 
-class _PlaceFinder:
-    """Asks a model for the classes of a request. Each image is answered alone."""
+class _PromptedFinder:
+    """Asks a model for the classes of each request, one image after the other. A subclass returns its predictions.
 
-    def __init__(self, model: PromptedImageModel, form: Form, question: str, kind: type[LocatedObject]) -> None:
+    Args:
+        model: the model that answers.
+        form: how it prints places.
+        question: what it is asked by default, as in `Form`.
+    """
+
+    kinds: tuple[type[LocatedObject], ...]
+
+    def __init__(self, model: PromptedImageModel, form: Form, question: str) -> None:
         self._model = model
         self._form = form
         self._question = question
-        self._kind = kind
 
-    def find(self, item: ImageItem[Any]) -> list[tuple[str, Any]]:
-        """Return the class and the object for each place of the right kind."""
-        parameters: Parameters = item.parameters
+    def find(self, item: ImageItem[_Parameters]) -> dict[str, Any]:
+        """Return the `labels`, `scores` and `places` of the right kinds and classes."""
+        parameters, found = item.parameters, list[tuple[str, Any]]()
         labels = parameters.candidate_labels or ()
-        questions = dict(_questions(parameters.prompt or self._question, labels, self._form.separator))
+        questions = _questions(parameters.prompt or self._question, labels, self._form.separator)
         path = CANDIDATES_PATH if parameters.prompt is None else "parameters.prompt"
-        generation = GenerationParameters(max_new_tokens=parameters.max_new_tokens)
-        (answers,) = self._model([PromptedImage((item.image,), list(questions), generation, path)])
-        found: list[tuple[str, Any]] = []
+        (answers,) = self._model([PromptedImage((item.image,), list(questions), _generation(parameters), path)])
         for asked, grounding in zip(questions.values(), cast("Sequence[Grounding]", answers.grounding), strict=True):
             named = [(_class_of(place.label, asked, labels), place) for place in grounding.objects]
-            kept = [(name, place) for name, place in named if name is not None and isinstance(place, self._kind)]
+            kept = [(name, place) for name, place in named if name is not None and isinstance(place, self.kinds)]
             found += kept
-            dropped = len(named) - len(kept)
-            notes = [grounding.note, f"{dropped} have another class or shape than requested" if dropped else ""]
-            if any(notes):
-                _logger.warning("places of an answer were left out: %s", "; ".join(filter(None, notes)))
-        return found
+            if grounding.note or len(kept) < len(named):
+                others = f"{len(named) - len(kept)} have another class or shape than requested"
+                _logger.warning("places of an answer were left out: %s", grounding.note or others)
+        return {
+            "labels": [label for label, _ in found],
+            "scores": np.array([place.score for _, place in found], np.float32),
+            "places": [place for _, place in found],
+        }
 
 
-class PromptedDetector(_PlaceFinder):
+class PromptedDetector(_PromptedFinder):
     """An `ObjectDetector`."""
 
-    def __call__(self, inputs: Sequence[ImageItem[PromptedDetectionParameters]], /) -> list[Detections]:
-        return [self._detections(self.find(item)) for item in inputs]
+    kinds = (DetectedObject, SegmentedObject)
 
-    def _detections(self, found: Sequence[tuple[str, DetectedObject | SegmentedObject]]) -> Detections:
-        boxes = [_bounds(place) for _, place in found]
-        return Detections(
-            labels=[label for label, _ in found],
-            scores=np.array([place.score for _, place in found], np.float32),
-            boxes=np.array(boxes, np.float32).reshape(-1, 4),
-        )
+    def __call__(self, inputs: Sequence[ImageItem[PromptedDetectionParameters]], /) -> list[Detections]:
+        return [self._detections(**self.find(item)) for item in inputs]
+
+    def _detections(self, labels: Sequence[str], scores: NDArray[np.float32], places: Sequence[Any]) -> Detections:
+        boxes = np.array([_bounds(place) for place in places], np.float32).reshape(-1, 4)
+        return Detections(labels=labels, scores=scores, boxes=boxes)
+
+
+class PromptedSegmenter(_PromptedFinder):
+    """An `ImageSegmenter`."""
+
+    kinds = (SegmentedObject,)
+
+    def __call__(self, inputs: Sequence[ImageItem[PromptedSegmentationParameters]], /) -> list[Segments]:
+        return [self._segments(**self.find(item)) for item in inputs]
+
+    def _segments(self, labels: Sequence[str], scores: NDArray[np.float32], places: Sequence[Any]) -> Segments:
+        contours = [[ring.astype(np.float32) for ring in place.rings(0, 0)] for place in places]
+        return Segments(labels=labels, scores=scores, contours=contours)
 
 
 def _bounds(place: DetectedObject | SegmentedObject) -> tuple[float, ...]:
@@ -137,18 +151,8 @@ def _bounds(place: DetectedObject | SegmentedObject) -> tuple[float, ...]:
     return (*points.min(axis=0).tolist(), *points.max(axis=0).tolist())
 
 
-class PromptedSegmenter(_PlaceFinder):
-    """An `ImageSegmenter`."""
-
-    def __call__(self, inputs: Sequence[ImageItem[PromptedSegmentationParameters]], /) -> list[Segments]:
-        return [self._segments(self.find(item)) for item in inputs]
-
-    def _segments(self, found: Sequence[tuple[str, SegmentedObject]]) -> Segments:
-        return Segments(
-            labels=[label for label, _ in found],
-            scores=np.array([place.score for _, place in found], np.float32),
-            contours=[[ring.astype(np.float32) for ring in place.rings(0, 0)] for _, place in found],
-        )
+def _generation(parameters: _Parameters) -> GenerationParameters:
+    return GenerationParameters(max_new_tokens=parameters.max_new_tokens)
 
 
 def bind_task(
@@ -162,17 +166,15 @@ def bind_task(
     question = form.outline_question if outlines else form.question
     facts.append(Fact("question", question, Origin.CONVENTION))
     if outlines:
-        return PromptedSegmentation(open_vocabulary=True), PromptedSegmenter(model, form, question, SegmentedObject)
-    kinds: Any = DetectedObject | SegmentedObject
-    return PromptedDetection(open_vocabulary=True), PromptedDetector(model, form, question, kinds)
+        return PromptedSegmentation(open_vocabulary=True), PromptedSegmenter(model, form, question)
+    return PromptedDetection(open_vocabulary=True), PromptedDetector(model, form, question)
 
 
-def _questions(template: str, labels: Sequence[str], separator: str) -> Iterator[tuple[str, str]]:
-    """Yield each question, and the class that it is about; "" for all classes."""
-    if _ONE not in template:
-        yield template.replace(_ALL, separator.join(labels)), ""
-    for label in labels if _ONE in template else ():
-        yield template.replace(_ONE, label), label
+def _questions(template: str, labels: Sequence[str], separator: str) -> dict[str, str]:
+    """Return the class by each question; "" for a question about all classes."""
+    if _ONE in template:
+        return {template.replace(_ONE, label): label for label in labels}
+    return {template.replace(_ALL, separator.join(labels)): ""}
 
 
 def _class_of(printed: str, asked: str, labels: Sequence[str]) -> str | None:
