@@ -1,5 +1,7 @@
 """Colours of labels, and what is drawn of shapes."""
 
+import json
+import re
 from pathlib import Path
 
 import httpx
@@ -104,3 +106,19 @@ def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser,
         page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '255,0'", arg=points)
         page.get_by_role("checkbox", name="Keypoints").uncheck()
         page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '0,0'", arg=points)
+
+
+def test_places_in_an_answer_are_drawn_and_its_json_is_indented(browser: Browser, server: str) -> None:
+    answer = '```json\n[{"bbox_2d": [10, 20, 500, 600], "label": "sun"}]\n```'
+    box = {"label": "sun", "score": 0.9, "xmin": 3, "ymin": 4, "xmax": 150, "ymax": 120}
+    places = [box, {"label": "eye", "score": 0.9, "x": 30, "y": 40}]
+    grounding = {"objects": places, "note": "1 printed place could not be read"}
+    deltas = [{"role": "assistant", "content": ""}, {"content": answer}, {"grounding": grounding}]
+    events = "".join(f"data: {json.dumps({'choices': [{'delta': delta}]})}\n\n" for delta in deltas)
+    with open_page(browser, f"{server}/#try?model=vlm&sample=scene.jpg") as page:
+        page.route("**/v1/chat/completions", lambda route: route.fulfill(body=events, content_type="text/event-stream"))
+        page.get_by_role("button", name="Ask").click()
+        shown = page.get_by_role("log", name="Questions and answers")
+        expect(shown.locator("code")).to_have_text(re.compile(r'\n    "bbox_2d": \[10, 20, 500, 600\],\n'))
+        expect(shown).to_contain_text("(1 printed place could not be read)")
+        page.wait_for_function(f"{INK} > 0")

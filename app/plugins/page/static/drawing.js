@@ -32,20 +32,29 @@ const RINGS = {
     const corner = (x, y) => [cx * width + x * cos - y * sin, cy * height + x * sin + y * cos];
     return [[corner(-along, -across), corner(along, -across), corner(along, across), corner(-along, across)]];
   },
+  point: ({ x, y }) => [[[x, y]]],
   // Contours run through the centres of pixels.
   contour: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
 };
 
 // The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds, points }.
 export function shapesOf(task, records, width, height) {
-  const { geometry: kind } = taskOf(task);
-  if (kind === null) return [];
-  return records.map((record, index) => {
-    const ringsOfRecord = RINGS[kind](record, width, height);
-    const bounds = boundsOf(ringsOfRecord);
-    const points = (record.keypoints ?? []).filter(([, , visibility = 1]) => visibility >= MIN_VISIBILITY);
-    return { index, label: record.label, score: record.score, kind, rings: ringsOfRecord, bounds, points };
-  });
+  const { geometry } = taskOf(task);
+  if (geometry === null) return [];
+  return records.map((record, index) => shapeOf(geometry, record, index, width, height));
+}
+
+// The shapes of the boxes, polygons and points that an answer in words locates.
+export function locatedShapes(objects) {
+  const kindOf = (record) => ("contour" in record ? "contour" : "xmin" in record ? "box" : "point");
+  return objects.map((record, index) => shapeOf(kindOf(record), record, index));
+}
+
+function shapeOf(kind, record, index, width, height) {
+  const { label, score, keypoints = kind === "point" ? [[record.x, record.y]] : [] } = record;
+  const rings = RINGS[kind](record, width, height);
+  const points = keypoints.filter(([, , visibility = 1]) => visibility >= MIN_VISIBILITY);
+  return { index, label, score, kind, rings, bounds: boundsOf(rings), points };
 }
 
 // The records of an image with their index: shapes, if the model returns some and the size of the image is known.

@@ -113,7 +113,7 @@ export async function requestImage({ root, catalogue, model, image, parameters, 
   }
 }
 
-// The chunks of a generated text as they arrive, by OpenAI's chat completions.
+// The chunks of a generated text as they arrive, by OpenAI's chat completions, and the objects that it locates.
 export async function* streamAnswer({ root, model, image = null, text: prompt, parameters = {}, signal }) {
   if (!PROTOCOLS.openai) throw new Error("This server lacks the plugin openai, which streams text.");
   const data = image === null ? [prompt] : [image];
@@ -132,8 +132,9 @@ export async function* streamAnswer({ root, model, image = null, text: prompt, p
     for (const event of events) {
       const message = parseJson(event.replace(/^data: ?/, ""));
       if (message?.error) throw new InferenceFailure({ status: response.status, text: JSON.stringify(message) });
-      const delta = message?.choices?.[0]?.delta.content;
-      if (delta) yield delta;
+      const { content, grounding } = message?.choices?.[0]?.delta ?? {};
+      if (content) yield content;
+      if (grounding) yield grounding;
     }
   }
 }

@@ -104,6 +104,18 @@ export function shortened(value, max = 4000) {
   return value.length > max ? `${value.slice(0, max)} …` : value;
 }
 
+// An answer that is JSON, perhaps in a code block, with one member a line; null for other texts.
+function indentedJson(text) {
+  try {
+    const value = JSON.parse(text.trim().replace(/^```(?:json)?\n([^]*)\n```$/, "$1"));
+    if (value === null || typeof value !== "object") return null;
+    const onOneLine = (numbers) => numbers.replace(/\s+/g, "").replaceAll(",", ", ");
+    return JSON.stringify(value, null, 2).replace(/\[[-\d.,\s]+\]/g, onOneLine);
+  } catch {
+    return null;
+  }
+}
+
 // Questions and streamed answers: add(question) returns { append(chunk), end(note) }.
 export function dialogue(label) {
   const list = make("ol");
@@ -121,6 +133,8 @@ export function dialogue(label) {
         },
         end(note) {
           answer.removeAttribute("aria-busy");
+          const json = indentedJson(answer.textContent);
+          if (json !== null) answer.replaceChildren(make("code", json));
           if (note) answer.append(make("span.hint", ` ${note}`));
         },
       };

@@ -2,6 +2,7 @@
 
 import { taskName } from "./catalogue.js";
 import { button, field, make, setText, stopwatch } from "./dom.js";
+import { locatedShapes } from "./drawing.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
@@ -57,14 +58,19 @@ function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave
 const answeredIn = (milliseconds) => `Answered in ${Math.round(milliseconds)} ms`;
 const isControlEnter = (event) => event.ctrlKey || event.metaKey;
 
-// Append the chunks of a stream to an answer in the dialogue.
-async function appendChunks(answer, chunks) {
+// Append the chunks of a stream to an answer in the dialogue. `onlocated` gets the objects that the answer locates.
+async function appendChunks(answer, chunks, onlocated) {
   let note = "";
   let received = false;
   try {
     for await (const chunk of chunks) {
-      received = true;
-      answer.append(chunk);
+      if (typeof chunk === "string") {
+        received = true;
+        answer.append(chunk);
+      } else {
+        onlocated(chunk.objects);
+        note = chunk.note && `(${chunk.note})`;
+      }
     }
     if (!received) note = "(no answer)";
   } catch (error) {
@@ -110,10 +116,12 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
       if (image === null) throw new Error("Add an image first.");
       if (!question.trim()) throw new Error("Enter a text first.");
       saveSession();
+      imageViewer.shapes([]);
       const heading = session.images.length > 1 ? `${image.name}: ${question}` : question;
       await appendChunks(
         conversation.add(heading),
         streamAnswer({ root, model, image, text: question, parameters: form.ownParameters(), signal }),
+        (objects) => imageInputs.shown() === image && imageViewer.shapes(locatedShapes(objects)),
       );
     },
   });
