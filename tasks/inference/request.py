@@ -25,6 +25,9 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 TextList = tuple[str, ...]
 """Several texts. A string is also accepted: a JSON array of strings, or else one text."""
 
+JsonObject = dict[str, Any]
+"""A JSON object. A string with one is also accepted, because parameters of gRPC have no objects."""
+
 _MAX_LIST_CHARACTERS = 4 * 1024 * 1024
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
 _PATH_SUFFIX = re.compile(r" - at `(?:key in )?\$(?P<path>[^`]*)`$")
@@ -175,8 +178,12 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
-        if isinstance(value, str) and _is_text_list(types[name]):
-            values[name] = _text_list(value, f"{path}.{name}")
+        if isinstance(value, str) and _includes(types[name], TextList):
+            values[name] = [value]
+            if value.lstrip().startswith("["):
+                values[name] = _from_json(value, "array of strings", f"{path}.{name}")
+        elif isinstance(value, str) and _includes(types[name], JsonObject):
+            values[name] = _from_json(value, "object", f"{path}.{name}")
     added = tuple(
         convert({name: values.pop(name) for name in given}, kind, path)
         for kind in added_to(parameters_type)
@@ -186,20 +193,18 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
     return msgspec.structs.replace(parameters, plugin_parameters=added) if added else parameters
 
 
-def _text_list(value: str, path: str) -> object:
-    if not value.lstrip().startswith("["):
-        return [value]
+def _from_json(value: str, expected: str, path: str) -> object:
     if len(value) > _MAX_LIST_CHARACTERS:
-        raise too_large(_MAX_LIST_CHARACTERS, "characters in a JSON array", len(value), path)
+        raise too_large(_MAX_LIST_CHARACTERS, f"characters in a JSON {expected.partition(' ')[0]}", len(value), path)
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise invalid(f"Expected a JSON array of strings, got text that is not JSON ({error})", path) from None
+        raise invalid(f"Expected a JSON {expected}, got text that is not JSON ({error})", path) from None
 
 
 @cache
-def _is_text_list(kind: Any) -> bool:
-    return kind == TextList or TextList in get_args(kind)
+def _includes(kind: Any, part: Any) -> bool:
+    return kind == part or part in get_args(kind)
 
 
 def _check_defaults(request: InferenceRequest, limits: Limits) -> None:

@@ -8,10 +8,14 @@ import msgspec
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, check_unicode, too_large
 from tasks.inference.parameters import InputParameters
-from tasks.inference.request import Fraction, Positive, TextList
+from tasks.inference.request import Fraction, JsonObject, Positive, TextList
 
 _MAX_STOPS = 4
 _MAX_STOP_LENGTH = 1000
+_MAX_SCHEMA_BYTES = 64 * 1024
+
+JSON_SCHEMA = "json_schema"
+"""The path of the parameter, for errors of models."""
 
 
 class MessagePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,12 @@ def check_messages(messages: Sequence[Message], images: int, limits: Limits, pat
         check_unicode(message.text, path)
 
 
+def reject_schema(parameters: "SamplingParameters") -> None:
+    """Reject a JSON Schema, for a model that does not choose among tokens by their scores."""
+    if parameters.json_schema is not None:
+        raise invalid("Expected no schema: this model cannot hold its answers to one", JSON_SCHEMA)
+
+
 def reject_conversation(messages: Sequence[Message] | None, path: str) -> None:
     """Reject, naming `path`, a conversation of several messages, for a model that answers single questions."""
     if messages is not None and (len(messages) > 1 or image_count(messages) > 1):
@@ -90,6 +100,8 @@ class SamplingParameters(InputParameters, frozen=True, kw_only=True):
         seed: seed for reproducible sampling.
         stop: up to 4 texts. The answer ends before the first of them.
         messages: a conversation to continue, whose image parts stand for the images of the input in their order.
+        json_schema: the JSON Schema of the answer, which is then JSON. ``{"type": "object"}`` is any object.
+        json_only: false also allows an answer that is text, and does not start like JSON.
     """
 
     max_new_tokens: Positive = 64
@@ -99,6 +111,8 @@ class SamplingParameters(InputParameters, frozen=True, kw_only=True):
     seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     stop: TextList | None = None
     messages: tuple[Message, ...] | None = None
+    json_schema: JsonObject | None = None
+    json_only: bool = True
 
 
 def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str, object]:
@@ -109,10 +123,12 @@ def within_limits(defaults: Mapping[str, object], limits: Limits) -> Mapping[str
 
 
 def check_sampling(parameters: SamplingParameters, limits: Limits, path: str) -> None:
-    """Reject more tokens than a request may generate, and too many or empty stop sequences, under `path`."""
+    """Reject, under `path`, too many tokens, a long schema, and too many or empty stop sequences."""
     if parameters.max_new_tokens > limits.max_new_tokens:
         message = f"Expected at most {limits.max_new_tokens} (--max-new-tokens), got {parameters.max_new_tokens}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"{path}.max_new_tokens")
+    if parameters.json_schema and (size := len(msgspec.json.encode(parameters.json_schema))) > _MAX_SCHEMA_BYTES:
+        raise too_large(_MAX_SCHEMA_BYTES, "bytes of a schema", size, f"{path}.{JSON_SCHEMA}")
     stop = parameters.stop
     if stop is not None and (len(stop) > _MAX_STOPS or not all(0 < len(text) <= _MAX_STOP_LENGTH for text in stop)):
         message = f"Expected at most {_MAX_STOPS} texts of 1 to {_MAX_STOP_LENGTH} characters"

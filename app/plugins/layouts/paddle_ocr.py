@@ -32,7 +32,7 @@ from metadata.model import Fact, Origin
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
-from tasks.text.generation import reject_conversation
+from tasks.text.generation import reject_conversation, reject_schema
 from tasks.vision.image import Image
 
 _MAP_NAME = "text-map"
@@ -240,6 +240,7 @@ def _bind_reader(graph: ImageGraph, match: Match, names: Sequence[str]) -> Bound
 
 def _only_image(item: PromptedImage) -> Image:
     reject_conversation(item.parameters.messages, item.path)
+    reject_schema(item.parameters)
     return item.image
 
 

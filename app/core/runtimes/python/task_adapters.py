@@ -5,7 +5,7 @@ The names in its signature determine how it is called.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partialmethod
+from functools import partial, partialmethod
 from typing import Any, cast
 
 import msgspec
@@ -26,7 +26,7 @@ from tasks.object_detection import ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tasks.text.generation import reject_conversation
+from tasks.text.generation import JSON_SCHEMA, SamplingParameters, reject_conversation, reject_schema
 from tasks.text.request import TextInput
 from tasks.text_classification import TextClassification
 from tasks.text_generation import TextGeneration, TextGenerationParameters
@@ -120,6 +120,7 @@ TASK_ADAPTERS: Mapping[TaskType, TaskAdapter] = {
 def task_adapter(task_type: object, target: object) -> TaskAdapter:
     """Return the adapter for an object or its class. A class of the task TENSOR declares its tensors.
 
+    Requests with a JSON Schema are rejected, unless a class declares ``json_schema = True`` and follows it itself.
     Raise ModelError if the task type is unknown, or the declaration is missing or invalid.
     """
     added = {support.task_type: support.adapter for support in registry().task_types if support.adapter is not None}
@@ -131,7 +132,9 @@ def task_adapter(task_type: object, target: object) -> TaskAdapter:
         adapter = added[name].load() if name in added else TASK_ADAPTERS.get(name)
         if adapter is None:
             raise ModelError(f"task_type: Expected one of {known}, got {str(task_type)!r}")
-        return adapter
+        if not issubclass(adapter.task.parameters_type, SamplingParameters) or getattr(target, JSON_SCHEMA, False):
+            return adapter
+        return msgspec.structs.replace(adapter, arguments=partial(_without_schema, adapter.arguments))
     inputs, outputs = (_specs(target, name) for name in ("inputs", "outputs"))
 
     def arguments(item: TensorsInput) -> Mapping[str, object]:
@@ -141,6 +144,11 @@ def task_adapter(task_type: object, target: object) -> TaskAdapter:
         return read_tensors(value, path, outputs)
 
     return TaskAdapter(TensorInference(inputs, outputs, binary=True), _TENSORS, arguments, parse, ())
+
+
+def _without_schema(arguments: Callable[[Any], Mapping[str, object]], item: Any) -> Mapping[str, object]:
+    reject_schema(item.parameters)
+    return arguments(item)
 
 
 def _specs(target: object, name: str) -> Sequence[TensorSpec]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.core.engine.cancellation import raise_if_cancelled
 from app.plugins.transformers.grounding.forms import Form, read_grounding
+from app.plugins.transformers.text.constraint import Constraint, Grammars
 from app.plugins.transformers.text.conversation import Conversation
 from app.plugins.transformers.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, Grounding, ImageTextToText, PromptedImage
@@ -29,12 +30,16 @@ _TASK = ImageTextToText()
 class Sampler:
     """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
 
-    The order is Hugging Face's: temperature, then top_k, then top_p. Without a seed every answer is different.
-    If it is `scored`, `probabilities` has the probability of each token so far, at temperature 1.
+    The order is Hugging Face's: temperature, then top_k, then top_p. Without a seed every answer is different. A
+    `constraint` excludes tokens first. If it is `scored`, `probabilities` has the probability of each token so far, at
+    temperature 1.
     """
 
-    def __init__(self, parameters: SamplingParameters, *, scored: bool = False) -> None:
+    def __init__(
+        self, parameters: SamplingParameters, constraint: Constraint | None = None, *, scored: bool = False
+    ) -> None:
         self._parameters = parameters
+        self._constraint = constraint
         self._scored = scored
         self.probabilities: list[float] = []
         self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
@@ -44,6 +49,13 @@ class Sampler:
 
         Raise MODEL_FAILED if the highest score is not finite.
         """
+        if self._constraint is None:
+            return self._pick(logits)
+        token = self._pick(self._constraint.mask(logits))
+        self._constraint.accept(token)
+        return token
+
+    def _pick(self, logits: NDArray[np.float32]) -> int:
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise model_failed(f"The model failed: the score of a token is {logits[best]}")
@@ -131,6 +143,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._end_tokens = end_tokens
+        self._grammars = Grammars(tokenizer, end_tokens)
 
     @abstractmethod
     def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
@@ -166,12 +179,18 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
         Raise INVALID_REQUEST for a prompt that the model cannot use.
         """
-        return self._stream(inputs, self._encode(inputs))
+        constraints = [self._grammars.constraint(item.parameters) for item in inputs]
+        return self._stream(inputs, constraints, self._encode(inputs))
 
-    def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
-        for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
+    def _stream(
+        self,
+        inputs: Sequence[InputT],
+        constraints: Sequence[Constraint | None],
+        encoded: Iterable[Iterable[EncodedPrompt]],
+    ) -> Generator[TextChunk]:
+        for index, (item, constraint, prompts) in enumerate(zip(inputs, constraints, encoded, strict=True)):
             for number, prompt in enumerate(prompts):
-                sampler = Sampler(item.parameters, scored=self.scored)
+                sampler = Sampler(item.parameters, constraint and constraint.start(), scored=self.scored)
                 with closing(self._generate(prompt.inputs, sampler, prompt.max_tokens)) as tokens:
                     answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):

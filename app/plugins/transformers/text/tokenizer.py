@@ -39,6 +39,10 @@ class Tokenizer:
         """Return the text of `ids`."""
         return self._inner.decode(ids, skip_special_tokens=not with_special_tokens)
 
+    def to_json(self) -> str:
+        """Return the content of a tokenizer.json."""
+        return self._inner.to_str()
+
     def id_of(self, token: str) -> int | None:
         """Return the id of a token, or None if it is not in the vocabulary."""
         return self._inner.token_to_id(token)

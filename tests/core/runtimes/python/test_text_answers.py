@@ -1,5 +1,6 @@
 """Test the accepted return values for texts, tensors and entities."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from app.core.runtimes.python.outputs.tensor import read_tensors
 from app.core.runtimes.python.outputs.text import read_answers, read_entities, read_generation
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
+from app.core.runtimes.python.task_adapters import task_adapter
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -52,6 +54,18 @@ def test_usage_and_finish_of_the_model_are_kept(name: str, value: Any, error_tex
     assert getattr(read_answers(both, "predict()", PROMPTED_IMAGE, LABELS), name) == [value, value]
     with pytest.raises(InferenceError, match=rf"predict\(\).{name}: Expected {error_text}"):
         read_answers(one, "predict()", PROMPTED_IMAGE, LABELS)
+
+
+@pytest.mark.parametrize(("task_type", "item"), [("TEXT_GENERATION", TEXT), ("IMAGE_TEXT_TO_TEXT", PROMPTED_IMAGE)])
+def test_schema_is_rejected_unless_the_class_declares_to_follow_it(task_type: str, item: Any) -> None:
+    held = msgspec.structs.replace(item, parameters=msgspec.structs.replace(item.parameters, json_schema={}))
+    adapter = task_adapter(task_type, object())
+    assert adapter.arguments(item)["parameters"] is item.parameters
+    with pytest.raises(InferenceError, match="cannot hold its answers to one") as caught:
+        adapter.arguments(held)
+    assert caught.value.path == "json_schema"
+    writer = SimpleNamespace(json_schema=True)
+    assert task_adapter(task_type, writer).arguments(held)["parameters"] is held.parameters
 
 
 def test_single_text_answers_single_prompt() -> None:
