@@ -1,5 +1,6 @@
 """Run third-party clients, each in its own environment, against a server that is started as users start it."""
 
+import ast
 import json
 import os
 import re
@@ -9,24 +10,62 @@ from collections.abc import Generator
 from pathlib import Path
 
 import httpx
+import onnxruntime
 import pytest
 
+from tests.plugins.layouts.test_detr import write_scaling
 from tests.support.servers.apps import PYTHON_MODELS
 from tests.support.servers.client_environments import python_with, run_checks
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
+from tests.test_coming_from import example
 
 MODELS = ROOT / "fixtures" / "models"
+
+RAPIDOCR = """
+from types import SimpleNamespace
+
+import numpy as np
+
+class RapidOCR:
+    def __call__(self, pixels):
+        height, width, _ = pixels.shape
+        boxes = np.array([[[0, 0], [width, 0], [width, height], [0, height]]], np.float32)
+        return SimpleNamespace(boxes=boxes, txts=(f"{width}x{height} Å",), scores=(0.75,))
+"""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the fixture models, because a test replaces one, and add two that make vectors of texts and of images."""
+    """Copy the fixture models, because a test replaces one, and add others for single clients."""
     folder = shutil.copytree(MODELS, tmp_path_factory.mktemp("clients") / "models")
     shutil.copytree(PYTHON_MODELS / "embedder", folder / "embedder")
     shutil.copytree(MODELS / "classifier", folder / "image-embedder")
     settings = {"task_type": "TENSOR", "preprocessing": {"size": [64, 64]}}
     (folder / "image-embedder" / "model-settings.json").write_text(json.dumps(settings))
+    write_docling_models(folder)
     return folder
+
+
+def write_docling_models(folder: Path) -> None:
+    """Write what docling asks: a layout and a classifier, as exported beside their configurations, and a class."""
+    shutil.copytree(MODELS / "classifier", folder / "figures")
+    session = onnxruntime.InferenceSession(folder / "figures" / "model.onnx")
+    labels = ast.literal_eval(session.get_modelmeta().custom_metadata_map["names"])
+    (folder / "layout").mkdir()
+    write_scaling(folder / "layout")
+    for name, model_type, class_name, side, names in (
+        ("figures", "vit", "ViTForImageClassification", 64, labels),
+        ("layout", "rt_detr", "RTDetrForObjectDetection", 64, {0: "cat", 1: "dog"}),
+    ):
+        config = {"model_type": model_type, "architectures": [class_name], "id2label": names}
+        (folder / name / "config.json").write_text(json.dumps(config))
+        processor = "ViTImageProcessor" if name == "figures" else "RTDetrImageProcessor"
+        options = {"image_processor_type": processor, "size": {"height": side, "width": side}, "do_normalize": False}
+        (folder / name / "preprocessor_config.json").write_text(json.dumps(options))
+    (folder / "ocr").mkdir()
+    (folder / "ocr" / "rapidocr.py").write_text(RAPIDOCR)
+    for name in ("model.py", "model-settings.json"):
+        (folder / "ocr" / name).write_text(example("Clients that preprocess themselves", name))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +92,10 @@ def test_tritonclient_passes_checks_and_exchanges_a_model(server: ServerProcess,
         shutil.copy(MODELS / "half_plus_two" / "model.onnx", models / "half_plus_two")
         loaded = httpx.post(f"{server.address}/v2/repository/models/half_plus_two/load", timeout=60)
     assert loaded.status_code == 200
+
+
+def test_docling_reads_layouts_figures_and_texts(server: ServerProcess, models: Path) -> None:
+    run_checks("docling", "with_docling", server.address, server.grpc_address, str(models))
 
 
 def test_openai_clients_pass_checks(server: ServerProcess) -> None:

@@ -1,14 +1,17 @@
 """Check Triton's HTTP and gRPC clients: ``python -m tests.clients.with_tritonclient http|grpc ADDRESS REPOSITORY``."""
 
+import ast
 import importlib
 import json
 import queue
 import shutil
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from tests.clients.checks import IMAGE_OF_MODEL, SCENE, SHAPE, TENSOR_MODELS, raised_error, run
 
@@ -127,6 +130,25 @@ def check_tasks_as_tensors(client: Any) -> None:
         outputs = [triton.InferRequestedOutput(output["name"])]
         response = client.infer("segmenter", [bytes_input("image", SCENE)], outputs=outputs)
         assert response.as_numpy(output["name"]) is not None
+
+
+def check_steps_of_ultralytics_with_a_tensor_view(client: Any) -> None:
+    """Do what the remote model of Ultralytics does: read the configuration, send pixels, and read by sorted names."""
+    config = client.get_model_config("detector@tensors", **AS_JSON)
+    config = config if HTTP else config["config"]
+    metadata = ast.literal_eval(config["parameters"]["metadata"]["string_value"])
+    (declared,), outputs = config["input"], sorted(output["name"] for output in config["output"])
+    assert (declared["data_type"], metadata["task"]) == ("TYPE_FP32", "detect")
+    image = Image.open(BytesIO(SCENE)).convert("RGB").resize((192, 192))
+    pixels = np.asarray(image, np.float32).transpose(2, 0, 1)[None] / 255
+    sent = triton.InferInput(declared["name"], [*pixels.shape], "FP32")
+    sent.set_data_from_numpy(pixels)
+    response = client.infer("detector@tensors", [sent], outputs=list(map(triton.InferRequestedOutput, outputs)))
+    found = response.as_numpy(outputs[0])[0, 4:]
+    records = json.loads(client.infer("detector", [bytes_input("image", SCENE)]).as_numpy("predictions")[0])
+    number = int(found.max(axis=1).argmax())
+    assert ast.literal_eval(metadata["names"])[number] in {record["label"] for record in records}
+    assert found.max() > 0.5
 
 
 def check_classification(client: Any) -> None:
