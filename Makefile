@@ -19,8 +19,8 @@ help: ## [run] show this list
 	@for group in run test measure release; do echo "$$group:"; \
 		sed -nE "s/^([a-z-]+):.*## \[$$group\] (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 24; done
 
-serve: $(VENV)/.serve ## [run] install the server, and serve the demo models
-	@$(BIN)/charioteer serve --demo
+serve: $(VENV)/.serve ## [run] install the server, and serve the demo models; PORT=8090 chooses the port
+	@MAKE_TARGET=serve $(BIN)/charioteer serve --demo $(if $(PORT),--port $(PORT))
 
 quick: $(VENV)/.test ## [test] run the quick tests of the folders that changed (under a minute)
 	@$(BIN)/python -m tests.support.quick
@@ -157,9 +157,12 @@ $(BIN)/python:
 
 # Stamp files make the second start fast: pip runs again only if pyproject.toml changed.
 $(VENV)/.serve: pyproject.toml | $(BIN)/python
-	@echo "Installing Charioteer into $(VENV) ..."
-	@$(PIP) --editable '.[demo]'
-	@touch $@
+	@echo "Installing Charioteer and about 60 packages into $(VENV); this takes a minute ..."
+	@rm -f $@
+	@{ $(PIP:--quiet=) --progress-bar off --editable '.[demo]' && touch $@; } | awk '\
+		/^Collecting/ { printf "  %d %s\n", ++count, $$2; fflush() } \
+		/^Installing collected/ { print "Writing " count " packages ..."; fflush() }'
+	@test -e $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "Installing Charioteer and its tests into $(VENV) ..."

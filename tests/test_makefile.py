@@ -80,3 +80,17 @@ def test_gate_runs_every_part_and_fails_if_one_fails(tmp_path: Path) -> None:
         if failing == "none":
             assert sorted((tmp_path / "targets").read_text().splitlines()) == sorted([*parts, "browser"])
             assert "made check" in run.stdout
+
+
+def test_serve_shows_the_packages_takes_a_port_and_fails_if_the_installation_fails(tmp_path: Path) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    for name, line in (("python", "printf 'Collecting a>=1\\nNote\\nCollecting b\\n'"), ("charioteer", 'echo "$@"')):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    command = ["make", f"VENV={tmp_path}", "PORT=8090", "serve"]
+    served = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert served.splitlines()[1:] == ["  1 a>=1", "  2 b", "serve --demo --port 8090"]
+    (tmp_path / ".serve").unlink()
+    (programs / "python").write_text("#!/bin/sh\nexit 1\n")
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60).returncode != 0
+    assert not (tmp_path / ".serve").exists()

@@ -109,6 +109,12 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
     Raise SettingsError if an address is in use. Raise ModelError if no model could be loaded.
     """
     from app.core.assembly.models import find_models
+
+    if not logs_json:
+        # The imports below take longer than a person waits for a sign.
+        count = len(find_models(models))
+        with suppress(OSError):
+            sys.stderr.write(f"Loading {count} model{'' if count == 1 else 's'} ...\n")
     from app.core.assembly.service import Service
     from app.core.server import process
     from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
@@ -153,6 +159,8 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
         names = [field.name for field in fields(settings) if field.name == "port" or field.name.endswith("_port")]
         options = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) == error.port]
         advice = f"Choose another port with {' or '.join(options)}, or 0 for any free one"
+        if target := os.environ.get("MAKE_TARGET"):
+            advice = f"Choose another port: make {target} PORT=8090"
         raise SettingsError(f"{error}. {advice}") from None
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
         # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.

@@ -75,12 +75,13 @@ def test_settings_are_read_from_the_environment_of_chariot() -> None:
         assert response.json()["output"]
 
 
-def test_demo_starts_with_two_lines_on_one_port() -> None:
+def test_demo_starts_with_three_lines_on_one_port() -> None:
     command = [sys.executable, "-m", "charioteer", "serve", "--demo", "--port", "0", "--log-format", "console"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        lines = [process.stderr.readline() for _ in range(2)]
+        lines = [process.stderr.readline() for _ in range(3)]
         process.terminate()
+    assert lines.pop(0) == "Loading 5 models ...\n"
     assert re.fullmatch(r"Charioteer answers at http://127\.0\.0\.1:\d+, also for a browser\n", lines[0])
     assert lines[1].startswith("Models: classifier, detector, ")
 
