@@ -103,8 +103,6 @@ export function open(main, tools) {
 const NO_USAGE = { requests: 0, errors: 0, latency: 0 };
 // The reasons of models that should not be loaded.
 const NOT_LOADED = ["not loaded", "unloaded"];
-// The reasons of models that nobody wants to be loaded.
-const NOT_LOADED = ["not loaded", "unloaded"];
 const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
 // One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
