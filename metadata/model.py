@@ -15,6 +15,7 @@ class Origin(StrEnum):
     DECLARED = "model-settings.json"
     MODEL_FILE = "model file"
     CONFIG = "config.json"
+    EXPORT_FILE = "file of the exporter"
     LABEL_FILE = "label file"
     PREPROCESSOR = "preprocessor_config.json"
     TOKENIZER = "tokenizer files"

@@ -37,7 +37,8 @@ _JSON_FILES = (
 _MAX_BYTES: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, MAX_JSON_BYTES), "tokenizer.json": _MAX_TOKENIZER_BYTES}
 """Maximum size of the files that are read into memory at once, by name."""
 _READ_SUFFIXES = (".jinja", ".json", ".npz", ".onnx", ".py", ".safetensors", ".sha256", ".sig", ".so", ".txt")
-_FILES_WITH_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json")
+_EXPORT_FILES = ("inference.yml", "infer_cfg.yml", "pipeline.json")
+_FILES_WITH_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json", *_EXPORT_FILES)
 
 
 class ModelFile(msgspec.Struct, frozen=True, order=True):

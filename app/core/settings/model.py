@@ -42,6 +42,8 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
         resize: `letterbox` keeps the aspect ratio and pads all sides, `pad` keeps it and pads at the right and bottom,
             `line` resizes to the height and pads or squeezes the width, `stretch` does not keep it, `crop` resizes the
             shorter side and crops the centre.
+        crop: the library whose rounding of sides and offsets is used; `paddle` and `mmlab` also round the sides of
+            `pad`.
         crop_fraction: the fraction of a resized side that `crop` and `stretch` keep: crop_pct of timm.
         interpolation: filter for resizing.
         antialias: true to resize as Pillow, false as OpenCV; "fast" of earlier versions means true.
@@ -57,6 +59,7 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
     size: tuple[Side, Side] | None = None
     resize: Literal["letterbox", "pad", "line", "stretch", "crop"] | None = None
+    crop: Literal["torchvision", "transformers", "paddle", "mmlab"] | None = None
     crop_fraction: Annotated[float, msgspec.Meta(ge=0.1, le=1)] | None = None
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos", "area"] | None = None
     antialias: bool | Literal["fast"] | None = None

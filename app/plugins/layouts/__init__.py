@@ -10,4 +10,5 @@ plugin = Plugin(
     },
     public={"GraphModel": Ref("app.plugins.layouts.graph_model:GraphModel")},
     layouts=Ref("app.plugins.layouts.families:LAYOUTS"),
+    graph_files=Ref("app.plugins.layouts.exporter_files:READERS"),
 )

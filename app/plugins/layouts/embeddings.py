@@ -31,7 +31,7 @@ def _recognise(view: GraphView) -> Match | None:
     if not vectors:
         return None
     output = min(vectors, key=lambda output: "embed" not in output.name.lower())
-    origin = Origin.CONFIG if is_config else Origin.MODEL_FILE
+    origin = view.model_files.folder.origin if is_config else Origin.MODEL_FILE
     return Match(
         layout=_NAME,
         task_type=TaskType.TENSOR,

@@ -33,7 +33,7 @@ from tasks.vision.request import IMAGE_INPUT
 _OPERATORS = ("Conv", "Gemm", "MatMul")
 """Operators that run in int8. They need nearly all of the time; int8 in a detector's head would move its boxes."""
 _VERSION = re.compile(r"v?(\d+)(\.\d+)*", re.ASCII)
-_CONFIGURATION = ("config.json", "preprocessor_config.json")
+_CONFIGURATION = ("config.json", "preprocessor_config.json", "inference.yml", "infer_cfg.yml", "pipeline.json")
 _MIN_OPSET = 13
 """The first opset in which DequantizeLinear takes a scale for each channel."""
 _NOT_COPIED = ("name", "uri", "version", "versions")

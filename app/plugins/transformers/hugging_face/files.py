@@ -221,7 +221,7 @@ def processor_preprocessing(processor: Preprocessor | None, task_type: TaskType)
         mean=ZEROS if unnormalised else as_triple(processor.image_mean),
         std=ONES if unnormalised else as_triple(processor.image_std),
         channel_order="BGR" if processor.do_flip_channel_order else "RGB",
-        crop_half_even=False,
+        crop="transformers",
     )
 
 

@@ -29,6 +29,7 @@ class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
         model_type: the library's name for the network.
         sizes: (height, width) of the input, pixels, and the file that declares it; the first that is not None holds.
         preprocessing: function of the task that returns the preprocessing, or None.
+        origin: the file that declares the task and the labels.
     """
 
     task_type: TaskType | None = None
@@ -40,6 +41,7 @@ class FolderMetadata(msgspec.Struct, frozen=True, kw_only=True):
     model_type: str = ""
     sizes: Sequence[tuple[tuple[int, int] | None, Origin]] = ()
     preprocessing: Callable[[TaskType], PartialPreprocessing | None] = lambda _: None
+    origin: Origin = Origin.CONFIG
 
 
 GraphFileReader = Callable[[Sequence[Path]], FolderMetadata | None]
@@ -77,9 +79,9 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         candidates = (
             (self.declared_labels, Origin.DECLARED),
             (self.metadata.names, Origin.MODEL_FILE),
-            (self.folder.labels if self.folder.has_names else None, Origin.CONFIG),
+            (self.folder.labels if self.folder.has_names else None, self.folder.origin),
             (self.file_labels, Origin.LABEL_FILE),
-            (self.folder.labels, Origin.CONFIG),
+            (self.folder.labels, self.folder.origin),
         )
         found = next(((labels, origin) for labels, origin in candidates if labels), None)
         try:
@@ -110,7 +112,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         self._require_folder()
         if self.folder.task_error:
             raise self.error(self.folder.task_error)
-        return self.folder.task_type, Origin.SHAPES if self.folder.task_type is None else Origin.CONFIG
+        return self.folder.task_type, Origin.SHAPES if self.folder.task_type is None else self.folder.origin
 
     def preprocessing_of_folder(self, task_type: TaskType) -> PartialPreprocessing | None:
         """Return the preprocessing in the files of a library; None if they have none.

@@ -15,6 +15,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     LETTERBOX_FILL,
     NO_PREPROCESSING,
     ONES,
+    ZERO_FILL,
     ZEROS,
     DynamicSize,
     Interpolation,
@@ -129,7 +130,8 @@ def decide_preprocessing(
         raise model_files.error("its input has one channel, so model-settings.json cannot declare channel_order")
     else:
         facts.append(Fact("channels", "one, grey: 0.299 R + 0.587 G + 0.114 B", Origin.SHAPES))
-    fill = defaults.fill if declared.fill is None else declared.fill
+    fills = (declared.fill, hints.fill, defaults.fill, None if resize == "line" else LETTERBOX_FILL)
+    fill = next((fill for fill in fills if fill is not None), ZERO_FILL)
     box_scale = defaults.box_scale if resize == defaults.resize else None
     return Preprocessing(
         height=size[0],
@@ -139,12 +141,12 @@ def decide_preprocessing(
         interpolation=interpolation,
         antialias=antialias,
         dynamic_size=dynamic_size,
-        fill=LETTERBOX_FILL if fill is None and resize != "line" else fill,
+        fill=None if fill == ZERO_FILL else fill,
         scale=scale,
         mean=mean,
         std=std,
         bgr=order == "BGR",
-        crop_half_even=hints.crop_half_even,
+        crop=declared.crop or hints.crop or "torchvision",
         box_scale=box_scale or ("common" if resize == "letterbox" else "axes"),
         resizes_floats=defaults.resizes_floats and (interpolation, antialias) == ("bilinear", False),
     )

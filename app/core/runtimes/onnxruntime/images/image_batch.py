@@ -4,7 +4,7 @@ Images are resized with the filters of Pillow or OpenCV, which give different pi
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,8 @@ from tasks.vision.image import Image
 
 _MAX_ASPECT = 4
 """Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
+
+_PAD_ROUNDING: dict[str, Callable[[float], int]] = {"paddle": round, "mmlab": lambda side: int(side + 0.5)}
 
 _OPENCV: dict[Interpolation, int] = {
     "nearest": cv2.INTER_NEAREST,
@@ -107,9 +109,10 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Prepr
     shorter_side = options.shorter_side if options.dynamic_size is None else min(input_size)
     cut_x = cut_y = left = top = scale = 0
     if resize in ("letterbox", "pad"):
-        scale = min(width / image_width, height / image_height)
+        rule = getattr(options.dynamic_size, "scale", None)
+        scale = rule(*image_size) if rule else min(width / image_width, height / image_height)
         # LetterBox of Ultralytics rounds; YOLOX and InsightFace, which pad, truncate.
-        rounded = round if resize == "letterbox" else int
+        rounded = round if resize == "letterbox" else _PAD_ROUNDING.get(options.crop, int)
         new_width, new_height = max(1, rounded(image_width * scale)), max(1, rounded(image_height * scale))
         if resize == "letterbox":
             left, top = round((width - new_width) / 2 - 0.1), round((height - new_height) / 2 - 0.1)
@@ -123,11 +126,14 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Prepr
         kept_width, kept_height = image_width - 2 * cut_x, image_height - 2 * cut_y
         shorter = min(kept_width, kept_height)
         new_width, new_height = kept_width * shorter_side // shorter, kept_height * shorter_side // shorter
+        if options.crop == "paddle":
+            ratio = shorter_side / shorter
+            new_width, new_height = round(kept_width * ratio), round(kept_height * ratio)
     else:
         new_width, new_height = width * shorter_side // min(input_size), height * shorter_side // min(input_size)
     if resize in ("crop", "stretch"):
         left, top = -((new_width - width) // 2), -((new_height - height) // 2)
-        if options.crop_half_even:
+        if options.crop in ("torchvision", "mmlab"):
             left = round((width - new_width) / 2) if width < new_width else (width - new_width) // 2
             top = round((height - new_height) / 2) if height < new_height else (height - new_height) // 2
     scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)

@@ -8,6 +8,7 @@ from metadata.model import Origin
 
 Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
 BoxScale = Literal["axes", "common", "height"]
+Crop = Literal["torchvision", "transformers", "paddle", "mmlab"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 
 PILLOW_FILTERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
@@ -28,6 +29,8 @@ IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
 IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 LETTERBOX_FILL = 114
 """The grey of Ultralytics' LetterBox."""
+ZERO_FILL = -1
+"""The `fill` of sources that pad with 0 after normalisation."""
 MIN_SIDE = 32
 """Pixels. Networks downsample by this factor, so a thinner input would have no features."""
 
@@ -46,7 +49,7 @@ class DynamicSize(Protocol):
     """A rule for the input size of each image, with a text for users.
 
     It may have the attribute `resize`, the mode for which it holds instead of "stretch", and a `height` or `width` that
-    all images have, in pixels.
+    all images have, in pixels. A rule for "pad" has a method `scale`, which takes the size of the image, too.
     """
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
@@ -88,8 +91,9 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         scale: factor for pixels in 0..255.
         mean: means of R, G, B; `std` are their standard deviations.
         bgr: whether the input's first channel is blue.
-        crop_half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in
-            transformers.
+        crop: the library whose rounding is used. `torchvision` and `transformers` truncate the longer side before a
+            crop, and round half a pixel to even, or down. `paddle` rounds the sides, of `pad` also, and half a pixel
+            down. `mmlab` crops as torchvision, and rounds the sides of `pad`.
         box_scale: the scale that maps boxes back: `axes` for that of each axis; for `letterbox` and `pad`, `common` for
             the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
@@ -108,7 +112,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     mean: Triple = ZEROS
     std: Triple = ONES
     bgr: bool = False
-    crop_half_even: bool = True
+    crop: Crop = "torchvision"
     box_scale: BoxScale = "axes"
     resizes_floats: bool = False
 
@@ -138,7 +142,7 @@ class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
     mean: Triple | None = None
     std: Triple | None = None
     channel_order: Literal["RGB", "BGR"] | None = None
-    crop_half_even: bool = True
+    crop: Crop | None = None
     box_scale: BoxScale | None = None
     resizes_floats: bool = False
 

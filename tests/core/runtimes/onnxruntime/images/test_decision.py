@@ -113,14 +113,14 @@ def edge(side: int, **fields: Any) -> Preprocessor:
 )
 def test_hugging_face_preprocessor_files_are_followed(processor: Preprocessor, expected: Preprocessing) -> None:
     preprocessing, origins = decided(evidence(processor=processor))
-    assert preprocessing == msgspec.structs.replace(expected, crop_half_even=False)
+    assert preprocessing == msgspec.structs.replace(expected, crop="transformers")
     assert set(origins.values()) == {Origin.PREPROCESSOR}
 
 
 def test_settings_override_all_files() -> None:
     values: dict[str, Any] = {
         "resize": "stretch", "interpolation": "area", "antialias": False, "fill": 3, "scale": 1, "mean": (1, 2, 3),
-        "std": (4, 5, 6),
+        "std": (4, 5, 6), "crop": "paddle",
     }  # fmt: skip
     declared = PreprocessingSettings(size=(32, 64), channel_order="BGR", **values)
     metadata = ExportMetadata(task="detect", size=(1, 1), interpolation="lanczos", antialias=True)

@@ -1,6 +1,7 @@
 """Test where images are placed in the input, and how boxes are mapped back."""
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement, fit
-from app.core.runtimes.onnxruntime.images.preprocessing import BoxScale, Preprocessing, Resize
+from app.core.runtimes.onnxruntime.images.preprocessing import BoxScale, Crop, Preprocessing, Resize
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
@@ -50,10 +51,25 @@ def test_image_is_resized_and_placed_as_in_the_library(
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == expected
 
 
-@pytest.mark.parametrize(("half_even", "left"), [(True, -2), (False, -1)])
-def test_half_a_pixel_of_a_crop_is_rounded_as_in_the_library(half_even: bool, left: int) -> None:
-    options = Preprocessing(height=8, width=8, resize="crop", shorter_side=8, crop_half_even=half_even)
-    assert fit((8, 11), (8, 8), options).left == left
+@pytest.mark.parametrize(
+    ("resize", "crop", "image", "expected"),
+    [
+        ("crop", "torchvision", (8, 11), (11, 8, -2)),
+        ("crop", "mmlab", (8, 11), (11, 8, -2)),
+        ("crop", "transformers", (8, 11), (11, 8, -1)),
+        ("crop", "paddle", (8, 11), (11, 8, -1)),
+        ("crop", "torchvision", (16, 27), (13, 8, -2)),
+        ("crop", "paddle", (16, 27), (14, 8, -3)),
+        ("pad", "torchvision", (21, 32), (8, 5, 0)),
+        ("pad", "paddle", (22, 32), (8, 6, 0)),
+        ("pad", "paddle", (10, 32), (8, 2, 0)),
+        ("pad", "mmlab", (10, 32), (8, 3, 0)),
+    ],
+)
+def test_sides_and_offsets_are_rounded_as_in_the_library(resize: Resize, crop: Crop, image: Any, expected: Any) -> None:
+    options = Preprocessing(height=8, width=8, resize=resize, shorter_side=8, crop=crop)
+    fitted = fit(image, (8, 8), options)
+    assert (fitted.width, fitted.height, fitted.left) == expected
 
 
 @pytest.mark.parametrize(
