@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.python.outputs.value_parsing import array, invalid_answer
 from app.core.runtimes.python.task_adapters import PythonLibrary
+from app.plugins.jatic.array_forms import read_order
 from tasks.task import TaskType
 
 _CORNERS = "xyxyxyxy"
@@ -141,4 +142,5 @@ LIBRARIES = (
     PythonLibrary(answer=to_arrays),
     PythonLibrary(answer=from_ultralytics),
     PythonLibrary(answer=from_pipeline),
+    PythonLibrary(answer=read_order),
 )

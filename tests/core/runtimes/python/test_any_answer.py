@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from app.core.plugins import registry
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.task_adapters import TASK_ADAPTERS, task_adapter
 from tasks.image_text_to_text import PromptedImage
@@ -75,6 +76,8 @@ def check_read_or_rejected(task_type: TaskType, answer: object) -> None:
     adapter = task_adapter(task_type, type("Model", (), SPECS))
     item = item_for(task_type, adapter.task.parameters_type())
     try:
+        for library in registry().python_libraries:
+            answer = library.answer(answer, "predict()", task_type)
         prediction: Any = adapter.parse(answer, "predict()", item, ClassNames(("a", "b")))
     except InferenceError as error:
         failure = error

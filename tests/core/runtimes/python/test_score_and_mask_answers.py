@@ -38,9 +38,6 @@ SEGMENTATION_INPUT = SegmentationInput(IMAGE, SegmentationParameters())
         {"labels": ["background", "cat", "dog"], "scores": [0.25, 0, 0.75]},
         {"labels": np.array([0, 1, 2]), "scores": np.array([0.25, 0, 0.75])},
         Classification(labels=["background", "cat", "dog"], scores=np.array([0.25, 0, 0.75], F32)),
-        np.array([[0.25, 0, 0.75]]),
-        [[0.25, 0, 0.75]],
-        [np.array(0.25), np.array(0), np.array(0.75)],
     ],
 )
 def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
@@ -57,17 +54,8 @@ def test_scores_are_read_in_every_accepted_form(answer: object) -> None:
         ({"dog": 0.75, "cow": 0.25}, ("background", "cat", "dog"), ["dog", "cow"], None),
         ([0.25, 0.5, 0.75], ("crane", "cat", "crane"), ["crane", "cat", "crane"], None),
         ([0.5, 0.25], (), ["0", "1"], None),
-        ("dog", ("background", "cat", "dog"), ["dog"], [2]),
-        (np.array(["cow"]), ("background", "cat", "dog"), ["cow"], None),
-        (2, ("background", "cat", "dog"), ["dog"], [2]),
-        (np.array([2]), ("background", "cat", "dog"), ["dog"], [2]),
-        (np.array(1), (), ["1"], None),
-        ([1], ("cat",), ["cat"], None),
     ],
-    ids=[
-        *("another order", "unknown name", "equal names", "no names"),
-        *("label", "unknown label", "number", "array of a number", "number without names", "score of the only class"),
-    ],
+    ids=["another order", "unknown name", "equal names", "no names"],
 )
 def test_classes_are_numbered_if_all_names_are_known(answer: object, known: Any, labels: Any, class_ids: Any) -> None:
     found = read_classification(answer, "predict()", CLASSIFICATION_INPUT, ClassNames(known))
@@ -79,10 +67,6 @@ def test_classes_are_numbered_if_all_names_are_known(answer: object, known: Any,
     [
         (None, "predict(): Expected Classification, a dict of scores by label"),
         (np.array(0.5), "got an array of shape ()"),
-        (1.0, "or a label alone, got 1.0"),
-        (True, "or a label alone, got True"),
-        (7, "predict(): Expected one of 3 classes, 0..2, got 7"),
-        ([[0.5, 0.5]], "predict()[0]: Expected numbers of shape (3,), got shape (2,)"),
         ([0.5, 0.5], "predict(): Expected numbers of shape (3,), got shape (2,)"),
         ([3.2, -1.0, 0], "predict()[0]: Expected a score of 0..1, got 3.2"),
         ({"cat": "high"}, "predict(): Expected numbers"),
@@ -128,7 +112,6 @@ POINTS = [[{"x": float(x), "y": float(y)} for x, y in contour] for contour in OU
         {"masks": [Pillow.fromarray(HOLED.astype(np.uint8) * 255)], "scores": [0.5], "labels": ["cat"]},
         {"masks": [Pillow.fromarray(HOLED)], "scores": [0.5], "labels": ["cat"]},
         {"masks": HOLED[np.newaxis, np.newaxis], "scores": [0.5], "labels": ["cat"]},
-        (HOLED[np.newaxis], [0.5], [1]),
         {"label_map": Pillow.fromarray(HOLED.astype(np.uint8)), "scores": np.full((30, 40), 0.5)},
         {"masks": HOLED[np.newaxis].astype(F32), "scores": np.array([0.5]), "labels": np.array([1])},
         {"masks": [HOLED.tolist()], "scores": [0.5], "labels": ["cat"]},

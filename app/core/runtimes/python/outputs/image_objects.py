@@ -9,13 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.runtimes.python.outputs.labelled_scores import (
-    RECORDS,
-    LabelledObjects,
-    check_lengths,
-    read_objects,
-    read_rows,
-)
+from app.core.runtimes.python.outputs.labelled_scores import RECORDS, LabelledObjects, check_lengths, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     array,
@@ -33,12 +27,10 @@ from tasks.oriented_object_detection import OrientedDetections
 from tasks.vision.contours import Contour, contours_of_mask
 
 _BOX_FORMS = (
-    "Detections, boxes with scores and labels, rows of them, or a list of records with label, score, xmin, ymin, xmax "
-    "and ymax"
+    "Detections, boxes with scores and labels, or a list of records with label, score, xmin, ymin, xmax and ymax"
 )
 _ORIENTED_FORMS = (
-    "OrientedDetections, boxes with scores and labels, rows of them, or a list of records with label, score, cx, cy, "
-    "w, h and r"
+    "OrientedDetections, boxes with scores and labels, or a list of records with label, score, cx, cy, w, h and r"
 )
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _ORIENTED_FIELDS = ("cx", "cy", "w", "h", "r")
@@ -54,7 +46,7 @@ _VOID = 255
 def read_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> Detections:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     del item
-    found = read_rows(value, path, labels, 4) or read_objects(value, path, labels, ("boxes",), _SIDES)
+    found = read_objects(value, path, labels, ("boxes",), _SIDES)
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
     boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
@@ -84,7 +76,7 @@ def _optional(value: object, path: str, name: str) -> tuple[object, str]:
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     width, height = item.image.width, item.image.height
-    found = read_rows(value, path, labels, 5) or read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
+    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS)
     if found is None:
         raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
     if getattr(found.geometry, "ndim", 2) == 3:

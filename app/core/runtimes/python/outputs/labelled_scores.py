@@ -11,16 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.python.outputs.value_parsing import (
-    ROUNDING,
     ClassNames,
     array,
-    check_items,
     column,
     columns,
     describe,
     fields,
     invalid_answer,
-    is_class,
     items,
     names,
     numbers,
@@ -30,8 +27,7 @@ from tasks.image_classification import Classification
 from tasks.inference.error import quote_value
 
 _CLASS_FORMS = (
-    "Classification, a dict of scores by label, an array of scores by class number, a list of label and score, or a "
-    "label alone"
+    "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
 )
 RECORDS = "records"
 """The form of objects besides parallel arrays."""
@@ -67,16 +63,8 @@ def check_lengths(path: str, **parts: Sized) -> None:
 def read_classification(value: object, path: str, item: object, labels: ClassNames) -> Classification:
     """Read the scores of one image or text from any form in ``docs/python_models.md``."""
     del item
-    listed = items(value)
-    if listed is not None and len(listed) == 1:
-        first = listed[0]
-        # Scores (1, C), or one label. [1] is a label only if the model has more than one class.
-        if items(first) is not None or isinstance(first, str) or (is_class(first) and len(labels.known) > 1):
-            value, path, listed = first, f"{path}[0]", items(first)
     mapping = fields(value, path, ("labels", "scores"))
-    if is_class(value):
-        class_names, values = [labels.name(value, path)], np.ones(1, np.float32)
-    elif mapping is not None and (isinstance(value, Classification) or items(mapping["labels"][0]) is not None):
+    if mapping is not None and (isinstance(value, Classification) or items(mapping["labels"][0]) is not None):
         class_names, values = names(*mapping["labels"], labels), scores(*mapping["scores"])
         check_lengths(path, scores=values, labels=class_names)
         if isinstance(value, Classification):
@@ -87,13 +75,9 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
         keys = list(by_label)
         class_names = [labels.name(key, f"{path}: the key {quote_value(key)}") for key in keys]
         values = scores([*by_label.values()], path, lambda index: f"{path}[{quote_value(keys[index])}]")
-    elif listed is None:
+    elif (listed := items(value)) is None:
         raise invalid_answer(path, _CLASS_FORMS, describe(value))
-    elif (
-        isinstance(listed, (list, tuple))
-        and len(listed)
-        and not (isinstance(listed[0], (int, float)) or getattr(listed[0], "shape", None) == ())
-    ):
+    elif isinstance(listed, (list, tuple)) and len(listed) and not isinstance(listed[0], (int, float, np.generic)):
         class_names, values, _ = _read_records(cast("Sequence[object]", listed), path, labels)
     else:
         values = scores(numbers(listed, path, (len(labels.known) or "C",)), path)
@@ -125,8 +109,7 @@ def read_objects(
 ) -> LabelledObjects | None:
     """Read labelled objects from parallel arrays or records; return None for other forms.
 
-    The prediction types of `tasks`, torchvision's dicts and MAITE's targets are parallel arrays. Without names, they
-    are the geometry of `geometries[0]`, scores and labels, in this order.
+    The prediction types of `tasks`, torchvision's dicts and MAITE's targets are parallel arrays.
 
     Args:
         value: the return value.
@@ -141,58 +124,11 @@ def read_objects(
             return LabelledObjects(names(*mapping["labels"], labels), scores(*mapping["scores"]), name, *mapping[name])
     if not isinstance(value, (list, tuple)):
         return None
-    listed = cast("Sequence[object]", value)
-    if len(listed) == 3 and items(listed[0]) is not None and not _is_row(listed[0]):
-        class_names, values = names(listed[2], f"{path}[2]", labels), scores(listed[1], f"{path}[1]")
-        return LabelledObjects(class_names, values, geometries[0], listed[0], f"{path}[0]")
-    class_names, values, by_field = _read_records(listed, path, labels, field_names, label)
+    class_names, values, by_field = _read_records(cast("Sequence[object]", value), path, labels, field_names, label)
     geometry: Any = by_field[field_names[0]]
     if len(field_names) > 1:
         geometry = np.stack([column(by_field[name], path, name) for name in field_names], axis=1)
     return LabelledObjects(class_names, values, RECORDS, geometry, path)
-
-
-def read_rows(value: object, path: str, labels: ClassNames, sides: int) -> LabelledObjects | None:
-    """Read objects from an (N, `sides` + 2 or 3) array of rows; return None for other forms.
-
-    A row is a box, its score and its class number, as ``boxes.data`` of Ultralytics. Between box and score it may have
-    the number of a track, or YOLOX's score of any object, by which the score is multiplied. If this order does not fit,
-    a row of six numbers is PaddleDetection's: class number, score, and box.
-
-    Raise MODEL_FAILED if the numbers fit no order.
-    """
-    listed = items(value)
-    if listed is None or (isinstance(listed, (list, tuple)) and not (listed and _is_row(listed[0]))):
-        return None
-    rows = array(listed, path)
-    if rows.dtype.kind not in "biuf" or (rows.size and (rows.ndim != 2 or rows.shape[1] not in (sides + 2, sides + 3))):
-        return None
-    rows = numbers(rows, path, ("N", rows.shape[1] if rows.size else sides + 2))
-    boxes, between, values, class_ids = rows[:, :sides], rows[:, sides:-2], rows[:, -2], rows[:, -1]
-    fits = _are_scores(values) & _are_numbers(class_ids)
-    if rows.shape[1] == 6 and not fits.all() and (_are_scores(rows[:, 1]) & _are_numbers(rows[:, 0])).all():
-        boxes, values, class_ids = rows[:, 2:], rows[:, 1], rows[:, 0]
-    elif _are_scores(between).all():
-        values = values * between.prod(axis=1)
-        check_items(fits, rows, "a box, its score and its class number", path)
-    else:
-        fits &= _are_numbers(between).all(axis=1)
-        check_items(fits, rows, "a box, a track or score, the score and the class number", path)
-    return LabelledObjects(names(class_ids, path, labels), scores(values, path), "rows", boxes, path)
-
-
-def _is_row(value: object) -> bool:
-    """Return whether a value is a list or array of numbers, and not empty."""
-    listed = items(value)
-    return listed is not None and len(listed) > 0 and items(listed[0]) is None and not isinstance(listed[0], str)
-
-
-def _are_scores(values: NDArray[np.float32]) -> NDArray[np.bool_]:
-    return (values >= -ROUNDING) & (values <= 1 + ROUNDING)
-
-
-def _are_numbers(values: NDArray[np.float32]) -> NDArray[np.bool_]:
-    return (values >= 0) & (values == np.rint(values))
 
 
 def _read_records(

@@ -191,13 +191,6 @@ def array(value: object, path: str, dtype: type | None = None) -> NDArray[Any]:
         raise invalid_answer(path, "an array", f"{describe(value)} ({type(error).__name__}: {error})") from None
 
 
-def is_class(value: object) -> bool:
-    """Return whether a value is one class name or number. A float may be a score, and is neither."""
-    if getattr(value, "shape", None) == ():
-        value = cast("Any", value).item()
-    return isinstance(value, (str, int)) and not isinstance(value, bool)
-
-
 def _integer(value: object) -> int | None:
     """Return a class number, which a float array may contain as 3.0; None for anything else."""
     if getattr(value, "shape", None) == ():
