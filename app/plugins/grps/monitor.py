@@ -5,10 +5,13 @@ and 60 seconds, oldest first. A distribution covers the last second: its places 
 99.9 % and 101 means 99.99 %.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.memory import machine_memory, resident_bytes
+from app.core.engine.models.memory import resident_bytes
 from app.core.engine.request_context import RequestContext
 from app.core.hooks import Host, Parts
 from app.core.observers.metrics import ModelUsage, usage_of_models
@@ -46,7 +49,7 @@ _TRENDS: Mapping[str, Callable[[Row], Row]] = {
     "*latency_avg(ms)": lambda rows: rows[:, _LATENCY] / (rows[:, _REQUESTS] - rows[:, _FAILURES]) / 1e6,
     "*latency_max(ms)": lambda rows: rows[:, _SLOWEST] / 1e6,
     "*cpu_usage(%)": lambda rows: 100 * rows[:, _CPU] / rows[:, _SECONDS],
-    "*mem_usage(%)": lambda rows: 100 * rows[:, _MEMORY] / rows[:, _SECONDS] / machine_memory(),
+    "*mem_usage(%)": lambda rows: 100 * rows[:, _MEMORY] / rows[:, _SECONDS] / _machine_memory(),
 }
 
 
@@ -146,3 +149,11 @@ def start(host: Host) -> Parts:
 
 def _points(places: Any, values: Row) -> list[tuple[int, float]]:
     return list(zip(places, np.nan_to_num(values, posinf=0).round(2).tolist(), strict=True))
+
+
+def _machine_memory() -> int:
+    """Return the bytes of RAM of the machine, or the limit of the control group (cgroup v2, memory.max)."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total

@@ -1,4 +1,4 @@
-"""Measure resident memory: of a process, what loading one model adds to it, and what the machine has."""
+"""Measure resident memory: of a process, and what loading one model adds to it."""
 
 import os
 import threading
@@ -9,8 +9,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 _TURN_SECONDS = 1.0
 """Small models load one after another and are measured; those that wait longer load in parallel, unmeasured."""
@@ -25,15 +23,6 @@ def resident_bytes(process: int | None = None) -> int:
         return int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]) * _PAGE
     except OSError:
         raise ProcessLookupError from None
-
-
-def machine_memory(limit_file: Path = _LIMIT) -> int:
-    """Return the bytes of RAM of the machine, or the limit of the control group (cgroup v2, memory.max)."""
-    total = os.sysconf("SC_PHYS_PAGES") * _PAGE
-    try:
-        return min(total, int(limit_file.read_text()))
-    except (OSError, ValueError):
-        return total
 
 
 class LoadMeter:

@@ -149,15 +149,6 @@ def test_conflicting_models_are_rejected(sources: list[ModelSource], error_text:
         Registry(sources)
 
 
-def test_registrations_are_sorted_by_name_and_version() -> None:
-    registry = registry_of(source("b"), source("a", "10"), source("a", "9"))
-    assert [(registration.source.name, registration.source.version) for registration in registry.registrations] == [
-        ("a", "9"),
-        ("a", "10"),
-        ("b", "1"),
-    ]
-
-
 class UnavailableModel:
     """Report the reason that the test sets."""
 

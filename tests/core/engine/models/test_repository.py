@@ -37,12 +37,10 @@ def repository_of(
     return Repository(registry, lambda: on_disk, load, **options)
 
 
-def check_rejected(
-    repository: Repository, match: str, action: str = "load", kind: ErrorKind = ErrorKind.MODEL_NOT_READY
-) -> None:
-    """Check that an action on the detector is rejected."""
+def check_rejected(repository: Repository, match: str, kind: ErrorKind = ErrorKind.MODEL_NOT_READY) -> None:
+    """Check that a load of the detector is rejected."""
     with rejects(match, kind=kind):
-        asyncio.run(getattr(repository, action)("detector"))
+        asyncio.run(repository.load("detector"))
 
 
 def states(registrations: Sequence[Registration]) -> list[tuple[str, str, ModelState, str]]:
@@ -134,25 +132,6 @@ def test_load_of_two_models_with_the_same_name_and_version_is_rejected() -> None
     before = repository.registry.find("detector")
     check_rejected(repository, "^Failed to load 'detector': two models have this name and version; rename one of them$")
     assert repository.registry.find("detector") is before
-
-
-@pytest.mark.parametrize("action", ["load", "unload"])
-def test_load_and_unload_of_an_unknown_name_are_not_found(action: str) -> None:
-    check_rejected(repository_of(OTHER, served=(OTHER,)), "'detector'", action, ErrorKind.MODEL_NOT_FOUND)
-
-
-def test_unload_keeps_the_name_and_the_readiness() -> None:
-    repository = repository_of(ONE, OTHER, served=(ONE, OTHER))
-    asyncio.run(repository.unload("detector"))
-    assert states(asyncio.run(repository.index())) == [
-        ("classifier", "1", ModelState.READY, ""),
-        ("detector", "1", ModelState.UNAVAILABLE, UNLOADED),
-    ]
-    assert not repository.registry.not_ready_reason
-    with rejects(kind=ErrorKind.MODEL_NOT_READY):
-        repository.registry.find("detector")
-    asyncio.run(repository.load("detector"))
-    assert repository.registry.find("detector").state is ModelState.READY
 
 
 def test_old_version_serves_until_the_new_one_is_ready() -> None:
