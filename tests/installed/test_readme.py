@@ -23,6 +23,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8080"
 QUICK_OPTIONS = {"tune": "--seconds 0.05"}
 """Options for commands whose defaults take half a minute."""
 ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
+README_ENVIRONMENT = ["python3 -m venv .venv && . .venv/bin/activate", "pip install '.[demo]'"]
 """Commands that the workspace has already run."""
 DEMO_PACKAGES = {
     "charset-normalizer",
@@ -40,17 +41,27 @@ DEMO_PACKAGES = {
 
 def commands(text: str = README) -> Sequence[str]:
     """Return each command of the fenced blocks, which must be for the shell."""
-    blocks = _FENCE.findall(text)
+    blocks = [block for block in _FENCE.findall(text) if block[0] != "json"]
     assert {language for language, _ in blocks} == {"sh"}
     return [line for _, content in blocks for line in content.replace("\\\n", " ").splitlines() if line]
 
 
 @pytest.mark.slow
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
-    # `make serve` has its own test, and `make test` is how this test is run.
+    # `make serve` has its own test, and installs the same extra.
     readme = commands()
-    assert readme[:2] == ["make serve", "make test"]
+    assert readme[:2] == README_ENVIRONMENT
     run_all(readme[2:], Workspace(tmp_path, linked_environment()))
+
+
+@pytest.mark.slow
+def test_answer_in_the_readme_is_what_the_command_prints(tmp_path: Path) -> None:
+    (shown,) = (content for language, content in _FENCE.findall(README) if language == "json")
+    (command,) = (line for line in commands() if line.startswith("curl "))
+    workspace = Workspace(tmp_path, linked_environment())
+    with workspace.serving("charioteer serve --demo") as address:
+        printed = workspace.run(command.replace("http://" + DEFAULT_ADDRESS, address)).stdout
+    assert "".join(printed.split()).startswith("".join(shown.removesuffix("...\n").split()))
 
 
 @pytest.mark.slow
