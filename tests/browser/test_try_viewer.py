@@ -116,15 +116,18 @@ def test_masks_are_filled_with_their_holes(browser: Browser, server: str) -> Non
     assert single > 100
 
 
-NAMES = """async ([count, label]) => {
+# Names of boxes beside each other, or of lines of text below each other, of 200 x 20 pixels.
+NAMES = """async ([count, label, task = "OBJECT_DETECTION"]) => {
   const { paint, shapesOf } = await import("/page/drawing.js");
+  const line = (index) => ({ cx: 0.2, cy: 0.1 + 0.021 * index, w: 0.1, h: 0.02, r: 0 });
   const at = (index) => ({ xmin: 3 * index, ymin: 2 * index, xmax: 3 * index + 40, ymax: 2 * index + 30 });
-  const records = Array.from({ length: count }, (_, index) => ({ label, score: 1 - index / 1000, ...at(index) }));
+  const record = (index) => ({ label, score: 1 - index / 1000, ...at(index), ...line(index) });
+  const records = Array.from({ length: count }, (_, index) => record(index));
   const [plates, texts] = [[], []];
   const context = new OffscreenCanvas(1, 1).getContext("2d");
   context.fillRect = (...plate) => plates.push(plate);
   context.fillText = (text) => texts.push(text);
-  paint(context, shapesOf("OBJECT_DETECTION", records, 2000, 1000), { width: 2000 });
+  paint(context, shapesOf(task, records, 2000, 1000), { width: 2000 });
   return [plates, texts];
 }"""
 
@@ -140,4 +143,10 @@ def test_names_do_not_overlap_and_the_best_is_shown(browser: Browser, server: st
                 assert apart or top >= other_top + other_height or other_top >= top + height
         (_, _, width, _), *_ = page.evaluate(NAMES, [1, "long " * 100])[0]
         assert width < 500
+        # The name of a line covers no other line: the first has room above, and all have it beside them.
+        lines = page.evaluate(NAMES, [6, "text", "ORIENTED_OBJECT_DETECTION"])[0]
+        assert len(lines) == 6
+        assert [left >= 500 or top + height <= 91 for left, top, _, height in lines] == [True] * 6
+        # One label needs no name on every shape.
+        assert [text for text in texts if "crowd" in text] == ["crowd 100 %"]
         assert page.evaluate(NAMES, [1, "\u202eexe.png"])[1] == ["\u2068\u202eexe.png\u2069 100 %"]

@@ -45,10 +45,10 @@ def _from_hls(hue: int, lightness: float, saturation: float) -> Colour:
 VIVID: Sequence[Colour] = [
     _from_hls(hue, lightness, saturation)
     for lightness in (0.5, 0.38, 0.62, 0.74)
-    for saturation in (0.9, 0.55)
-    for hue in range(0, 360, 15)
+    for saturation in (0.72, 0.5)
+    for hue in range(210, 570, 15)
 ]
-"""Colours for any label, the strongest first."""
+"""Colours for any label, the strongest first. None is pure, because masks of pure colours hide the image."""
 
 _GREYS: Sequence[Colour] = [(level, level, level) for level in (26, 60, 94, 128, 162, 204, 245)]
 _ALL = np.array([*VIVID, *_GREYS])
@@ -64,7 +64,8 @@ def colours_of(labels: tuple[str, ...]) -> Mapping[str, Colour]:
     """Return a colour for each label of one model, in any order. Colours repeat if there are more labels."""
     room = np.full(len(_ALL), np.inf)
     found: dict[str, Colour] = {}
-    for index, label in enumerate(sorted(set(labels))):
+    # Named colours first: they have no choice.
+    for index, label in enumerate(sorted(set(labels), key=lambda label: (_NAME.search(label) is None, label))):
         name = _NAME.search(label)
         place = int(room[: len(VIVID)].argmax()) if name is None else _nearest(room, name[1].lower())
         if name is None and room[place] == 0:

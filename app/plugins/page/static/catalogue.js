@@ -59,10 +59,6 @@ export function readyModels(catalogue) {
   return ready.sort((one, other) => rank(one) - rank(other));
 }
 
-export function imageModels(catalogue) {
-  return readyModels(catalogue).filter(({ takes }) => takes === "image");
-}
-
 export function chooseModel(catalogue, name) {
   const models = readyModels(catalogue);
   return models.find((model) => model.name === name) ?? models[0];

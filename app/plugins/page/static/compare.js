@@ -1,6 +1,6 @@
-// A second model in Try, or the same one at another threshold: its results beside those of the first, and what differs.
+// A second model or version in Try, or the same at another threshold: its results beside the first, and what differs.
 
-import { imageModels, notImageModel } from "./catalogue.js";
+import { notImageModel } from "./catalogue.js";
 import { button, choice, field, make, setText, slider, tableHead } from "./dom.js";
 import { filterResults, overlap, resultsOf } from "./drawing.js";
 import { count, percent } from "./format.js";
@@ -18,10 +18,13 @@ const NONE = "No result reaches the confidence threshold of either model.";
 export function comparison({ tools, catalogue, model: first, images, message, onchange }) {
   // A classifier has no shapes to compare with those of a detector.
   const hasShapes = first.geometry !== null;
-  const models = imageModels(catalogue).filter(({ geometry }) => (geometry !== null) === hasShapes);
-  const find = (name) => models.find((model) => model.name === name);
+  const models = catalogue.models.filter(
+    ({ state, takes, geometry }) => state === "READY" && takes === "image" && (geometry !== null) === hasShapes,
+  );
+  const idOf = ({ name, version, latest }) => (latest ? name : `${name}@${version}`);
+  const find = (id) => models.find((model) => idOf(model) === id);
   const select = choice(
-    models.map(({ name }) => [name, name]),
+    models.map((model) => [idOf(model), model.latest ? model.name : `${model.name}, version ${model.version}`]),
     () => set(select.value),
   );
   const exact = tools.observed;
@@ -32,6 +35,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
   const label = "Confidence threshold";
   const score = slider({ label, min: MIN_SCORE, value: 0.5, oninput: onchange, onchange: onscore });
   const status = make("p.hint", { role: "status" });
+  const meaning = make("p.hint");
   const body = make("tbody");
   const head = tableHead(["Label", "First", "Second", "Difference", "IoU"]);
   const table = make("table.text-table.figures-table.comparison", head, body);
@@ -41,29 +45,38 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     { "aria-label": "Differences" },
     controls,
     status,
+    meaning,
     make("div.scrollable", table),
   );
   const element = make("div", { hidden: "" });
-  const addButton = button("Add a second model", () => set(otherModel().name));
+  const addButton = button("Add a second model", () => set(idOf(otherModel())));
   let [view, image, bitmap, request, records, pending] = [null, null, null, "", null, new AbortController()];
-  // The one of the last request, where it asks for what is shown.
+  // That of the last request, if it asks for what is shown.
   let threshold = 0;
 
   images.onchange((shown) => view !== null && update(shown));
 
-  // Another model with common labels, or else the same model.
+  const sharesLabels = ({ labels }) => labels.some((label) => first.labels.includes(label));
+
+  // Another version, a model with common labels, one with the same geometry, any other, or else the same.
   function otherModel() {
-    const others = models.filter(({ name }) => name !== first.name);
-    return others.find((model) => model.labels.some((label) => first.labels.includes(label))) ?? first;
+    const others = models.filter((model) => model !== first);
+    const tests = [({ name }) => name === first.name, sharesLabels, ({ geometry }) => geometry === first.geometry];
+    return tests.map((test) => others.find(test)).find(Boolean) ?? others[0] ?? first;
   }
 
-  function set(name, chosen = null) {
-    select.value = name;
+  function set(id, chosen = null) {
+    select.value = id;
     if (view === null) open();
-    const own = Math.max(MIN_SCORE, find(name).parameters.score_threshold?.default || 0.5);
+    const model = find(id);
+    const own = Math.max(MIN_SCORE, model.parameters.score_threshold?.default || 0.5);
     // Two equal models with equal thresholds would show no difference.
-    score.set(chosen ?? (name === first.name ? Math.min(0.95, own + 0.3) : own));
+    score.set(chosen ?? (model === first ? Math.min(0.95, own + 0.3) : own));
     threshold = score.value();
+    const overlapping = hasShapes ? " and overlap by half or more (IoU)" : "";
+    const common = sharesLabels(model) ? "" : " These models have no label in common.";
+    const columns = `First is ${first.name}, and second is ${select.selectedOptions[0].text}.`;
+    setText(meaning, `${columns} Two results share a row if they have the same label${overlapping}.${common}`);
     onchange();
   }
 
@@ -71,6 +84,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     view = viewer({ label: LABEL });
     images.viewer.ontransform = (transform) => view?.restore(transform);
     view.ontransform = images.viewer.restore;
+    images.viewer.onoverlay = view.overlay;
     const side = (model, { element: shown }) => make("div", make("p.hint", model), shown);
     const name = make("span");
     images.stage.replaceChildren(side(first.name, images.viewer), side(name, view));
@@ -91,6 +105,7 @@ export function comparison({ tools, catalogue, model: first, images, message, on
 
   function close() {
     pending.abort();
+    images.viewer.onoverlay = () => {};
     view?.close();
     [view, image, bitmap, request] = [null, null, null, ""];
   }
@@ -102,10 +117,13 @@ export function comparison({ tools, catalogue, model: first, images, message, on
     if (exact) known.push(["score_threshold", threshold]);
     const parameters = Object.fromEntries(known);
     const next = JSON.stringify([model.name, parameters]);
-    setText(view.name, model.name);
+    setText(view.name, select.selectedOptions[0].text);
     // The first answer may arrive before the image is decoded.
     const decoded = shown?.bitmap ?? null;
-    if (shown !== image || decoded !== bitmap) view.show(shown);
+    if (shown !== image || decoded !== bitmap) {
+      view.show(shown);
+      view.overlay(...images.viewer.overlaid());
+    }
     bitmap = decoded;
     if (shown === image && next === request) {
       show();

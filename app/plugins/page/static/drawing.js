@@ -156,8 +156,9 @@ function pathOf(shape) {
 export const style = { outlines: true, points: true, names: true, scores: true, opacity: 0.4 };
 
 // Paint `shapes`, best first, in pixels of the image. `scale`: canvas pixels per image pixel. `strong`: highlight.
-// `width`: image width, which labels must not exceed. `unit`: line width factor.
-export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity } = {}) {
+// `width`: image width, which labels must not exceed. `unit`: line width factor. `all`: the shapes of the image, also
+// those outside the view.
+export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity, all = shapes } = {}) {
   context.lineJoin = "round";
   context.lineWidth = ((strong ? 2 : 1) * LINE_WIDTH * unit) / scale;
   for (const shape of [...shapes].reverse()) {
@@ -172,7 +173,9 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
     if (style.points || strong) paintPoints(context, shape, unit / scale);
   }
   const occupied = [];
-  for (const shape of shapes) drawLabel(context, shape, occupied, { scale, unit, width });
+  // One label needs no name on every shape.
+  const isNamed = (shape) => shape === all[0] || all.some(({ label }) => label !== all[0].label);
+  for (const shape of shapes) drawLabel(context, shape, occupied, { scale, unit, width, all, isNamed });
 }
 
 // Keypoints are dots with an edge that contrasts with them. `unit`: image pixels for each pixel of the screen.
@@ -191,18 +194,26 @@ function paintPoints(context, { label, points }, unit) {
 }
 
 // Paint the label at the upper left corner, in the same size at every zoom. Put it inside the shape, or leave it out,
-// where a better result has its label already.
-function drawLabel(context, shape, occupied, { scale, unit, width: max }) {
-  const [text, relativeWidth] = labelOf(context, shape);
+// where a better result has its label already. That of an oriented box, such as a line of text, covers no other one.
+function drawLabel(context, shape, occupied, { scale, unit, width: max, all, isNamed }) {
+  const text = textOf(shape, isNamed(shape));
   if (!text) return;
   const size = (LABEL_SIZE * unit) / scale;
-  const [width, height] = [size * (relativeWidth + 0.7), size * 1.45];
-  const left = Math.max(0, Math.min(shape.bounds[0] - (LINE_WIDTH * unit) / scale / 2, max - width));
-  const above = shape.bounds[1] - height;
-  const top = [...(above >= 0 ? [above] : []), Math.max(shape.bounds[1], 0)].find((y) =>
-    occupied.every(([l, t, r, b]) => left >= r || left + width <= l || y >= b || y + height <= t),
-  );
-  if (top === undefined) return;
+  const [width, height] = [size * (widthOf(context, text) + 0.7), size * 1.45];
+  const [start, upper, end, lower] = shape.bounds;
+  const corner = Math.max(0, Math.min(start - (LINE_WIDTH * unit) / scale / 2, max - width));
+  const [above, inside] = [[corner, upper - height], [corner, Math.max(upper, 0)]];
+  const beside = [end, start - width].map((x) => [x, (upper + lower - height) / 2]);
+  const isOriented = shape.kind === "oriented";
+  const place = [above, ...(isOriented ? beside : []), inside].find(([x, y]) => {
+    const plate = { kind: shape.kind, bounds: [x, y, x + width, y + height] };
+    plate.rings = [[[x, y], [x + width, y], [x + width, y + height], [x, y + height]]];
+    if (x < 0 || y < 0 || (x > 0 && x + width > max)) return false;
+    if (isOriented && all.some((other) => other !== shape && overlap(plate, other) > 0)) return false;
+    return occupied.every(([l, t, r, b]) => x >= r || x + width <= l || y >= b || y + height <= t);
+  });
+  if (place === undefined) return;
+  const [left, top] = place;
   occupied.push([left, top, left + width, top + height]);
   context.font = fontOf(size);
   context.textBaseline = "middle";
@@ -216,26 +227,23 @@ function fontOf(size) {
   return `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
 }
 
-let labelTexts = new WeakMap();
-
-// Change `style`, and forget the texts of the style before.
-export function setStyle(changes) {
-  Object.assign(style, changes);
-  labelTexts = new WeakMap();
+function textOf(shape, isNamed) {
+  const characters = [...String(shape.label)];
+  const isLong = characters.length > MAX_LABEL_CHARACTERS;
+  const label = isLong ? `${characters.slice(0, MAX_LABEL_CHARACTERS).join("")}…` : characters.join("");
+  const score = `${(100 * shape.score).toFixed(0)} %`;
+  return [style.names && isNamed && isolated(label), style.scores && score].filter(Boolean).join(" ");
 }
 
-// The label text of a shape, and its width at font size 1.
-function labelOf(context, shape) {
-  if (!labelTexts.has(shape)) {
-    const characters = [...String(shape.label)];
-    const isLong = characters.length > MAX_LABEL_CHARACTERS;
-    const label = isLong ? `${characters.slice(0, MAX_LABEL_CHARACTERS).join("")}…` : characters.join("");
-    const score = `${(100 * shape.score).toFixed(0)} %`;
-    const text = [style.names && isolated(label), style.scores && score].filter(Boolean).join(" ");
+const widths = new Map();
+
+// The width of a text at font size 1.
+function widthOf(context, text) {
+  if (!widths.has(text)) {
     context.font = fontOf(LABEL_SIZE);
-    labelTexts.set(shape, [text, context.measureText(text).width / LABEL_SIZE]);
+    widths.set(text, context.measureText(text).width / LABEL_SIZE);
   }
-  return labelTexts.get(shape);
+  return widths.get(text);
 }
 
 // The image with a saliency map and `shapes`, at its own size.

@@ -7,7 +7,8 @@ export const order = 10;
 
 export function write(exchange) {
   const { model, parameters, catalogue } = exchange;
-  const path = `v2/models/m-${encodePath(model.chariot_id)}/infer`;
+  const version = model.latest ? "" : `/versions/${encodePath(model.version)}`;
+  const path = `v2/models/m-${encodePath(model.chariot_id)}${version}/infer`;
   if (model.takes === "tensor") return json(path, { inputs: tensors(exchange) });
   if (catalogue.chariot_protocol === "chariot-v2") {
     const lines = data(exchange).map((input) => ({ input, parameters }));

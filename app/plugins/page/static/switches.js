@@ -1,7 +1,7 @@
 // What is drawn of shapes: switches and the opacity of masks, the same in every viewer.
 
 import { make, setText, slider } from "./dom.js";
-import { setStyle, style } from "./drawing.js";
+import { style } from "./drawing.js";
 
 const LABELS = { outlines: "Outlines", points: "Keypoints", names: "Names", scores: "Scores" };
 const open = new Set();
@@ -44,6 +44,6 @@ export function drawingSwitches(onchange) {
 }
 
 function change(changes) {
-  setStyle(changes);
+  Object.assign(style, changes);
   for (const switches of open) switches.update();
 }

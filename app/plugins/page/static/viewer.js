@@ -37,13 +37,14 @@ export function viewer({ label }) {
   let levels = [];
   let shapes = [];
   let selected = null;
-  let overlaid = { bitmap: null, opacity: 0 };
+  // A map over the image, and its opacity.
+  let overlaid = [null, 0];
   let guideLines = [];
   let transform = { scale: 1, x: 0, y: 0 };
   let [fitted, stale, scheduled] = [true, {}, false];
   const self = { element, show, shapes: setShapes, overlay, guides, choose, restore, fit, close };
-  self.onhover = () => {};
-  self.ontransform = () => {};
+  self.overlaid = () => overlaid;
+  self.onhover = self.ontransform = self.onoverlay = () => {};
 
   function toolButton(sign, name, onclick) {
     const button = make("button", { type: "button", "aria-label": name, title: name }, sign);
@@ -82,10 +83,11 @@ export function viewer({ label }) {
     const level = levels.findLast((candidate) => candidate.width >= needed) ?? levels[0];
     context.imageSmoothingEnabled = transform.scale * ratio < MIN_SQUARE_PIXELS;
     if (level) context.drawImage(level, 0, 0, width, height);
-    if (overlaid.bitmap !== null) {
-      context.globalAlpha = overlaid.opacity;
+    const [map, opacity] = overlaid;
+    if (map !== null) {
+      context.globalAlpha = opacity;
       context.imageSmoothingEnabled = true;
-      context.drawImage(overlaid.bitmap, 0, 0, width, height);
+      context.drawImage(map, 0, 0, width, height);
       context.globalAlpha = 1;
     }
     // Dark beside light, so that lines are visible on every image.
@@ -104,7 +106,7 @@ export function viewer({ label }) {
     const [left, top] = [-transform.x / transform.scale, -transform.y / transform.scale];
     const [right, bottom] = [left + stage.clientWidth / transform.scale, top + stage.clientHeight / transform.scale];
     const visible = shapes.filter(({ bounds: [l, t, r, b] }) => r >= left && l <= right && b >= top && t <= bottom);
-    paint(context, visible, { scale: transform.scale * ratio, unit: ratio, width: image.width });
+    paint(context, visible, { scale: transform.scale * ratio, unit: ratio, width: image.width, all: shapes });
   }
 
   function drawHighlight() {
@@ -141,7 +143,7 @@ export function viewer({ label }) {
     release();
     image = next;
     levels = next?.bitmap ? [next.bitmap] : [];
-    [shapes, selected, overlaid] = [[], null, { bitmap: null, opacity: 0 }];
+    [shapes, selected, overlaid] = [[], null, [null, 0]];
     switches.show(shapes);
     stage.style.setProperty("--ratio", next?.height ? next.width / next.height : "");
     fit();
@@ -155,9 +157,10 @@ export function viewer({ label }) {
     redraw("shapes", "highlight");
   }
 
-  function overlay(bitmap, opacity) {
-    overlaid = { bitmap, opacity };
+  function overlay(...next) {
+    overlaid = next;
     redraw("image");
+    self.onoverlay(...next);
   }
 
   // Lines around rectangles [left, top, width, height] in pixels of the image.
