@@ -71,7 +71,8 @@ def test_recorded_inferences_are_listed_newest_first_and_older_ones_on_request(b
         assert column(page, "metadata")[5] == (
             f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_TEXT}"
         )
-        assert page.locator("main img").count() == 0
+        # A thumbnail for each image that was kept, and none of metadata.
+        assert page.locator("main img[src^='http']").count() == page.locator("main img").count() == 5
         # Use a smaller page size.
         page.route("**/inferences?*", lambda route: route.continue_(url=route.request.url.replace("=50", "=4")))
         page.reload()
@@ -93,12 +94,13 @@ def test_long_metadata_leaves_room_for_the_names_of_models(browser: Browser, ser
         page.goto(f"{server}/#recorded")
         row = page.locator("table.recorded tbody tr").nth(1)
         expect(row).to_contain_text("key299 = 299")
-        assert box_of(row)["height"] < 100
+        assert box_of(row)["height"] < 300
         assert box_of(row.locator(".col-model"))["width"] >= 90
 
 
 def test_search_by_model_outcome_label_and_metadata(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#recorded", expect_errors=True) as page:
+        page.get_by_text("Filters", exact=True).click()
         page.get_by_label("Model").fill("detector")
         search(page, 4)
         page.get_by_label("Outcome").select_option("failed")
@@ -116,6 +118,8 @@ def test_search_by_model_outcome_label_and_metadata(browser: Browser, server: st
         assert set(column(page, "model")) == {"classifier"}
         page.reload()
         expect(page.get_by_text("2 found, newest first")).to_be_visible()
+        # The filters are folded to one line, which says what is searched.
+        page.get_by_text("Model: classifier").click()
         expect(page.get_by_label("Model")).to_have_value("classifier")
         page.get_by_role("button", name="Clear").click()
         page.get_by_label("Metadata").fill("altitude >> 5")
@@ -172,7 +176,7 @@ def test_records_without_labels_are_listed_by_their_content(browser: Browser, se
     query = {"limit": 1, "model": "classifier"}
     (inference,) = httpx.get(f"{server}/inferences", params=query, timeout=60).json()["inferences"]
     inferences = [
-        inference | {"records": records, "task_type": "TOKEN_CLASSIFICATION", "id": str(index)}
+        inference | {"records": records, "task_type": "TOKEN_CLASSIFICATION", "id": str(index), "image": None}
         for index, records in enumerate(CONTENTS.values())
     ]
     with open_page(browser, f"{server}/#recorded") as page:
@@ -201,5 +205,6 @@ def test_page_sends_trials_of_what_it_shows_and_none_of_its_own(browser: Browser
         page.get_by_role("navigation").get_by_role("link", name="Recorded").click()
         expect(page.get_by_text("8 found, newest first")).to_be_visible()
         assert column(page, "model")[:3] == ["detector trial", "detector trial", "detector"]
+        page.get_by_text("Filters", exact=True).click()
         page.get_by_label("Trials").select_option("without")
         search(page, 6)

@@ -27,9 +27,10 @@ export function extend(container, { tools }) {
 
   function show(models) {
     none.hidden = models.length > 0;
-    const drifted = models.filter(([, windows]) => windows.at(-1).drifted).length;
-    const verb = models.length === 1 ? "has" : "have";
-    setText(status, models.length ? `${count(drifted)} of ${counted(models.length, "model")} ${verb} drifted` : "");
+    const drifted = models.filter(([, windows]) => windows.at(-1).drifted).map(([name]) => name);
+    const verdicts = drifted.length ? `Drifted: ${drifted.join(", ")}` : `No drift in ${counted(models.length, "model")}`;
+    setText(status, models.length ? verdicts : "");
+    status.classList.toggle("bad", drifted.length > 0);
     for (const [name, windows] of models) {
       if (!panels.has(name)) {
         panels.set(name, createPanel(name));

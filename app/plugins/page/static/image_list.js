@@ -3,8 +3,7 @@
 import { button, fileButton, make, setText } from "./dom.js";
 import { isImage, receiveFiles } from "./files.js";
 import { count, counted } from "./format.js";
-import { newImage, openCamera, sleep, wake } from "./images.js";
-import { loadSample, sampleThumbnails } from "./samples.js";
+import { loadSample, newImage, openCamera, sampleThumbnails, sleep, wake } from "./images.js";
 import { session } from "./session.js";
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images, note)` receives added images and what was

@@ -27,7 +27,7 @@ export function open(main, tools) {
   const entries = new Map();
   const metrics = make("a", { href: new URL("metrics", tools.root) }, "Metrics");
   const dashboard = make("a", { href: new URL("guide/configuration.html#metrics", tools.root) }, "Grafana dashboard");
-  const heading = make("div.heading", make("h1", "Models"), status, metrics, dashboard);
+  const heading = make("div.heading", make("h1", "Models"), status, make("div.actions", metrics, dashboard));
   main.append(heading, message.element, make("section.panel", { "aria-label": "Models" }, table));
   let selected = "";
   let busyModel = "";
@@ -77,6 +77,7 @@ export function open(main, tools) {
       }
       entries.get(model.name).show(model, admin);
     });
+    table.classList.toggle("no-memory", models.every((model) => model.memory === null));
     const ready = models.filter((model) => model.state === "READY").length;
     const summary = `${counted(models.length, "model")}, ${count(ready)} ready. The server uses ${bytes(memory)}.`;
     if (!busyModel) setText(status, models.length ? summary : "This server has no models");
@@ -127,7 +128,9 @@ function mergeModels({ models: catalogue, usage }, versions) {
     model.usage = usage[model.name] ?? NO_USAGE;
     model.state = STATES_BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
   }
-  return [...models.values()].sort((left, right) => left.name.localeCompare(right.name));
+  // A tensor view is ready, too, but it is no model of its own.
+  const own = [...models.values()].filter(({ state, about }) => state !== "READY" || about !== null);
+  return own.sort((left, right) => left.name.localeCompare(right.name));
 }
 
 function createEntry(name, { tools, change, select }) {
@@ -172,7 +175,7 @@ function createEntry(name, { tools, change, select }) {
     },
     show(model, admin) {
       const { usage, memory, ...described } = model;
-      setText(figures.memory, bytes(memory));
+      setText(figures.memory, memory === null ? "" : bytes(memory));
       setText(figures.requests, count(usage.requests));
       setText(figures.errors, count(usage.errors));
       setText(figures.latency, milliseconds(usage.latency || null));

@@ -4,9 +4,9 @@ import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels } from ".
 import { codeBlock } from "./code_block.js";
 import { button, choice, field, make, notice, setText, stopwatch, switcher } from "./dom.js";
 import { count } from "./format.js";
+import { loadSample, sampleFor } from "./images.js";
 import { sendRequest } from "./inference.js";
 import { PROTOCOLS } from "./protocols.js";
-import { loadSample, sampleFor } from "./samples.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
 import { EXAMPLE_QUESTION, EXAMPLE_TEXT, exampleTensors, readTensors } from "./try_text.js";

@@ -3,8 +3,8 @@
 import { NO_MODELS, chooseModel, notReady, readyModels, taskName, waitForModels } from "./catalogue.js";
 import { choice, field, make, notice, setText } from "./dom.js";
 import { count, isolated } from "./format.js";
+import { sampleFor, suits } from "./images.js";
 import { useColours } from "./palette.js";
-import { sampleFor, suits } from "./samples.js";
 import { session } from "./session.js";
 import { createImageTry } from "./try_image.js";
 import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";

@@ -2,7 +2,7 @@
 
 import { fetchCatalogue } from "./catalogue.js";
 import { requestJson } from "./connection.js";
-import { button, choice, field, make, notice, setText, tableHead } from "./dom.js";
+import { button, choice, disclosure, field, make, notice, setText, tableHead } from "./dom.js";
 import { count, isolated, localTime, milliseconds, percent, valueText } from "./format.js";
 import { swatch } from "./palette.js";
 import { showRecording } from "./recording_dialog.js";
@@ -68,7 +68,7 @@ export function extend(container, { main, tools }) {
       button("Clear", () => tools.go(VIEW, {})),
     ),
   );
-  const filterPanel = make("details.panel", make("summary", "Filters"), form);
+  const active = make("span.hint");
   const body = make("tbody");
   const table = make("table.text-table.recorded", tableHead(COLUMNS), body);
   const older = button("Show older", () => load(next));
@@ -81,7 +81,7 @@ export function extend(container, { main, tools }) {
     empty,
     older,
   );
-  container.append(filterPanel, message.element, results);
+  container.append(disclosure("Filters", active, form), message.element, results);
   const catalogue = fetchCatalogue(tools.root).catch(() => null);
   let [query, inferences, next, pending, dialog] = ["", [], null, null, null];
 
@@ -126,6 +126,7 @@ export function extend(container, { main, tools }) {
     else body.replaceChildren(...rows);
     results.hidden = false;
     table.hidden = !inferences.length;
+    table.classList.toggle("gallery", inferences.some(({ image }) => image?.kept));
     empty.hidden = inferences.length > 0;
     older.hidden = next === null;
     setText(status, describeCount(inferences.length));
@@ -138,6 +139,10 @@ export function extend(container, { main, tools }) {
 
   function createRow(inference, index) {
     const openButton = button(localTime(inference.started / 1000), () => openAt(index), "link");
+    if (inference.image?.kept) {
+      const src = new URL(`inferences/${encodeURIComponent(inference.id)}/image`, tools.root);
+      openButton.prepend(make("img", { src, alt: "", loading: "lazy" }));
+    }
     const cell = (key, ...content) => make("td", { class: `col-${key}` }, ...content);
     const { content, score } = summarise(inference);
     const metadata = inference.metadata.map(({ key, value }) => `${key} = ${valueText(value)}`).join(", ");
@@ -205,8 +210,10 @@ export function extend(container, { main, tools }) {
       parameters.delete("id");
       query = parameters.toString();
       for (const [key, input] of Object.entries(inputs)) input.value = parameters.getAll(key).join(" and ");
-      // On a phone the filters would fill the screen.
-      filterPanel.open ||= query !== "" || window.innerWidth > 700;
+      const fields = Object.entries({ ...TEXT_FILTERS, ...CHOICES, ...WIDE_FILTERS });
+      const used = fields.filter(([key]) => inputs[key].value);
+      const textOfInput = ({ value, selectedOptions }) => selectedOptions?.[0].text ?? value;
+      setText(active, used.map(([key, [label]]) => `${label}: ${textOfInput(inputs[key])}`).join(", "));
       // Labels have the colours that they have in the other views.
       catalogue.then(() => load(null)).then(() => id && openById(id));
     },
