@@ -5,20 +5,18 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from app.core.engine.error_text import error_text, is_ctrl_c
 from metadata.request import output_parameters
 from tasks.inference.error import InferenceError, model_failed
 from tasks.inference.response import InferenceResult, Prediction, SampleResult
-from tasks.task import FinishReason, InputGroup, TextChunk, TokenUsage
+from tasks.task import InputGroup, TextChunk
 from tasks.text.stopping import ChunkCollector
 
 _logger = logging.getLogger(__name__)
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A chunk of the answer to one prompt about one image. The joined chunks equal the answer of `infer`.
+class Chunk(TextChunk, frozen=True, kw_only=True, eq=False):
+    """A `TextChunk` of the answer to one prompt about one image. The joined chunks equal the answer of `infer`.
 
     Answers come one after the other, in the order of the inputs, their images, and the prompts of each image.
 
@@ -28,8 +26,6 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         model_version: its version.
         input: the name of the input.
         image: index of the image in that input.
-        prompt: index of the prompt of that image.
-        text, final, usage, finish, grounding: as in `TextChunk`. Every answer has a final chunk.
         parameters: parameters of the output, the same on every chunk: the input's metadata.
     """
 
@@ -38,13 +34,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model_version: str
     input: str
     image: int
-    prompt: int
-    text: str
-    final: bool
     parameters: Mapping[str, object]
-    usage: TokenUsage | None = None
-    finish: FinishReason = "stop"
-    grounding: msgspec.Struct | None = None
 
 
 class TextStream:
@@ -77,13 +67,8 @@ class TextStream:
             model_version=model_version,
             input=group.name,
             image=index,
-            prompt=chunk.prompt,
-            text=chunk.text,
-            final=chunk.final,
             parameters=output_parameters(group.parameters),
-            usage=chunk.usage,
-            finish=chunk.finish,
-            grounding=chunk.grounding,
+            **{name: getattr(chunk, name) for name in TextChunk.__struct_fields__},
         )
 
     def result(self) -> InferenceResult:

@@ -1,18 +1,17 @@
 """Use a vision-language model that prints places as a detector or a segmenter of any classes."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.plugins.transformers.grounding.forms import Form
 from app.plugins.transformers.text.generation import PromptedImageModel
 from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import ImageSegmentation, SegmentationParameters, SegmentedObject, Segments
-from tasks.image_text_to_text import GenerationParameters, Grounding, ImageTextToText, LocatedObject, PromptedImage
+from tasks.image_text_to_text import GenerationParameters, Grounding, ImageTextToText, PromptedImage
 from tasks.inference.limits import Limits, check_text
 from tasks.inference.request import Positive
 from tasks.object_detection import DetectedObject, DetectionParameters, Detections, ObjectDetection
@@ -79,67 +78,48 @@ class PromptedSegmentation(_PromptedTask, ImageSegmentation):
     parameters_type = PromptedSegmentationParameters
 
 
-class _PromptedFinder:
-    """Asks a model for the classes of each request, one image after the other. A subclass returns its predictions.
+class PromptedModel:
+    """An `ObjectDetector` or an `ImageSegmenter` that asks a model for the classes of each image.
 
     Args:
         model: the model that answers.
         form: how it prints places.
-        question: what it is asked by default, as in `Form`.
+        outlines: whether to return outlines instead of boxes.
     """
 
-    kinds: tuple[type[LocatedObject], ...]
-
-    def __init__(self, model: PromptedImageModel, form: Form, question: str) -> None:
+    def __init__(self, model: PromptedImageModel, form: Form, *, outlines: bool) -> None:
         self._model = model
         self._form = form
-        self._question = question
+        self._kinds = (SegmentedObject,) if outlines else (DetectedObject, SegmentedObject)
+        self.question = form.outline_question if outlines else form.question
 
-    def find(self, item: ImageItem[_Parameters]) -> dict[str, Any]:
-        """Return the `labels`, `scores` and `places` of the right kinds and classes."""
-        parameters, found = item.parameters, list[tuple[str, Any]]()
-        labels = parameters.candidate_labels or ()
-        questions = _questions(parameters.prompt or self._question, labels, self._form.separator)
+    def __call__(self, inputs: Sequence[ImageItem[_Parameters]], /) -> list[Detections | Segments]:
+        return [self._predict(item) for item in inputs]
+
+    def _predict(self, item: ImageItem[_Parameters]) -> Detections | Segments:
+        found = list(self._find(item))
+        labels, scores = [label for label, _ in found], np.array([place.score for _, place in found], np.float32)
+        if DetectedObject in self._kinds:
+            boxes = np.array([_bounds(place) for _, place in found], np.float32).reshape(-1, 4)
+            return Detections(labels=labels, scores=scores, boxes=boxes)
+        contours = [[ring.astype(np.float32) for ring in place.rings(0, 0)] for _, place in found]
+        return Segments(labels=labels, scores=scores, contours=contours)
+
+    def _find(self, item: ImageItem[_Parameters]) -> Iterator[tuple[str, DetectedObject | SegmentedObject]]:
+        """Yield each object of a right class and kind."""
+        parameters, labels = item.parameters, item.parameters.candidate_labels or ()
+        questions = _questions(parameters.prompt or self.question, labels, self._form.separator)
         path = CANDIDATES_PATH if parameters.prompt is None else "parameters.prompt"
         (answers,) = self._model([PromptedImage((item.image,), list(questions), _generation(parameters), path)])
         for asked, grounding in zip(questions.values(), cast("Sequence[Grounding]", answers.grounding), strict=True):
-            named = [(_class_of(place.label, asked, labels), place) for place in grounding.objects]
-            kept = [(name, place) for name, place in named if name is not None and isinstance(place, self.kinds)]
-            found += kept
-            if grounding.note or len(kept) < len(named):
-                others = f"{len(named) - len(kept)} have another class or shape than requested"
-                _logger.warning("places of an answer were left out: %s", grounding.note or others)
-        return {
-            "labels": [label for label, _ in found],
-            "scores": np.array([place.score for _, place in found], np.float32),
-            "places": [place for _, place in found],
-        }
-
-
-class PromptedDetector(_PromptedFinder):
-    """An `ObjectDetector`."""
-
-    kinds = (DetectedObject, SegmentedObject)
-
-    def __call__(self, inputs: Sequence[ImageItem[PromptedDetectionParameters]], /) -> list[Detections]:
-        return [self._detections(**self.find(item)) for item in inputs]
-
-    def _detections(self, labels: Sequence[str], scores: NDArray[np.float32], places: Sequence[Any]) -> Detections:
-        boxes = np.array([_bounds(place) for place in places], np.float32).reshape(-1, 4)
-        return Detections(labels=labels, scores=scores, boxes=boxes)
-
-
-class PromptedSegmenter(_PromptedFinder):
-    """An `ImageSegmenter`."""
-
-    kinds = (SegmentedObject,)
-
-    def __call__(self, inputs: Sequence[ImageItem[PromptedSegmentationParameters]], /) -> list[Segments]:
-        return [self._segments(**self.find(item)) for item in inputs]
-
-    def _segments(self, labels: Sequence[str], scores: NDArray[np.float32], places: Sequence[Any]) -> Segments:
-        contours = [[ring.astype(np.float32) for ring in place.rings(0, 0)] for place in places]
-        return Segments(labels=labels, scores=scores, contours=contours)
+            if grounding.note:
+                _logger.warning("places of an answer were left out: %s", grounding.note)
+            for place in grounding.objects:
+                label = _class_of(place.label, asked, labels)
+                if label is not None and isinstance(place, self._kinds):
+                    yield label, place
+                else:
+                    _logger.warning("a place of an answer was left out: another class or shape than requested")
 
 
 def _bounds(place: DetectedObject | SegmentedObject) -> tuple[float, ...]:
@@ -163,11 +143,9 @@ def bind_task(
     if form is None or task_type.geometry is None:
         return ImageTextToText(grounded=form is not None), model
     outlines = task_type is TaskType.IMAGE_SEGMENTATION
-    question = form.outline_question if outlines else form.question
-    facts.append(Fact("question", question, Origin.CONVENTION))
-    if outlines:
-        return PromptedSegmentation(open_vocabulary=True), PromptedSegmenter(model, form, question)
-    return PromptedDetection(open_vocabulary=True), PromptedDetector(model, form, question)
+    prompted = PromptedModel(model, form, outlines=outlines)
+    facts.append(Fact("question", prompted.question, Origin.CONVENTION))
+    return (PromptedSegmentation if outlines else PromptedDetection)(open_vocabulary=True), prompted
 
 
 def _questions(template: str, labels: Sequence[str], separator: str) -> dict[str, str]:

@@ -137,8 +137,8 @@ class AnswerTokens:
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     """A model of prompts that also streams its answers."""
 
-    scored = False
-    """Whether `_grounding` needs the probabilities of tokens."""
+    form: Form | None = None
+    """How its answers print places in an image; None if they do not."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer
@@ -158,14 +158,12 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Return the prediction with the answer to each prompt of `item`."""
 
     def _grounding(
-        self, item: InputT, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
-    ) -> msgspec.Struct | None:
-        """Return what the answer `ids` to the prompt with this number locates; None if the model locates nothing.
-
-        `score` is the mean probability of its tokens.
-        """
-        del item, number, prompt, ids, score
-        return None
+        self, form: Form, item: Any, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
+    ) -> Grounding:
+        """Return what the answer `ids` to the prompt with this number locates, with the score of each object."""
+        text = self._tokenizer.decode(ids, with_special_tokens=True)
+        size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
+        return read_grounding(form, text, item.prompts[number], size, prompt.input_size, score)
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         collector = ChunkCollector()
@@ -190,7 +188,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     ) -> Generator[TextChunk]:
         for index, (item, constraint, prompts) in enumerate(zip(inputs, constraints, encoded, strict=True)):
             for number, prompt in enumerate(prompts):
-                sampler = Sampler(item.parameters, constraint and constraint.start(), scored=self.scored)
+                sampler = Sampler(item.parameters, constraint and constraint.start(), scored=self.form is not None)
                 with closing(self._generate(prompt.inputs, sampler, prompt.max_tokens)) as tokens:
                     answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
@@ -198,21 +196,17 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
                         yield TextChunk(item=index, prompt=number, text=text, usage=usage)
                     usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
                     score = float(np.mean(sampler.probabilities[: len(answer.ids)] or 0))
-                    found = self._grounding(item, number, prompt, answer.ids, score)
+                    form = self.form
+                    found = form and self._grounding(form, item, number, prompt, answer.ids, score)
                     yield TextChunk(
                         item=index, prompt=number, text="", final=True, usage=usage, finish=finish, grounding=found
                     )
 
 
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
-    """A `VisionLanguageModel` that generates its answers. `form` is how they print places; None if they do not."""
+    """A `VisionLanguageModel` that generates its answers."""
 
     _conversation: Conversation
-    form: Form | None = None
-
-    @property
-    def scored(self) -> bool:
-        return self.form is not None
 
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
@@ -224,12 +218,3 @@ class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
 
     def _prediction(self, item: PromptedImage, answers: Sequence[TextChunk]) -> Answers:
         return _TASK.gather(item, answers)
-
-    def _grounding(
-        self, item: PromptedImage, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
-    ) -> Grounding | None:
-        if self.form is None:
-            return None
-        text = self._tokenizer.decode(ids, with_special_tokens=True)
-        size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
-        return read_grounding(self.form, text, item.prompts[number], size, prompt.input_size, score)

@@ -54,22 +54,22 @@ def test_boxes_are_in_pixels_of_the_image(family: str, text: str, expected: list
 def test_points_and_polygons_are_in_pixels_of_the_image() -> None:
     (point,) = read_grounding(FORMS["qwen3_vl"], '{"point_2d": [500, 250], "label": "eye"}', "", SIZE, None, 1).objects
     assert point == LocatedPoint("eye", 1, 320, 120)
-    quad = CAT + "<|quad_start|>(0,0),(500,0),(500,500),(0,500)<|quad_end|>"
-    (polygon,) = read_grounding(FORMS["qwen2_vl"], quad, "", SIZE, None, 1).objects
+    quad = "HI<loc_0><loc_0><loc_499><loc_0><loc_499><loc_499><loc_0><loc_499>"
+    (polygon,) = read_grounding(FORMS["florence2"], quad, "<OCR_WITH_REGION>", SIZE, None, 1).objects
     assert isinstance(polygon, SegmentedObject)
     (ring,) = polygon.rings(*SIZE)
     # The left top corner of the image is half a pixel from the centre of its first pixel.
-    assert (ring + 0.5).tolist() == [[0, 0], [320, 0], [320, 240], [0, 240]]
+    assert (ring + 0.5).round(2).tolist() == [[0.32, 0.24], [319.68, 0.24], [319.68, 239.76], [0.32, 239.76]]
 
 
 UNREAD = [
-    ("qwen2_vl", BOX.format("(100,250)") + BOX.format("100,200,300,400") + "<|box_start|>(1,2),(3,4)", 0, 3),
+    ("qwen2_vl", BOX.format("(100,250)") + BOX.format("(1,2),(3,x4)") + "<|box_start|>(1,2),(3,4)", 0, 3),
     ("qwen3_vl", '[{"bbox_2d": [0, 0, 9, 9], "label": "a"}, {"bbox_2d": [10, 20, 30', 1, 1),
     ("qwen3_vl", '[{"bbox_2d": [0, 0, 9]}, {"bbox_2d": ["0", "0", "9", "9"]}, {"bbox_2d": [0, 0, true, 9]}]', 0, 3),
     ("qwen3_vl", '[{"bbox_2d": [0, 0, 9, 1011]}, {"bbox_2d": [9, 0, 9, 9]}, {"bbox_2d": [0, 0, NaN, 9]}]', 0, 3),
     ("qwen3_vl", '{"a":' * 20_000 + '{"bbox_2d": [1, 2, 3', 0, 1),
     ("qwen2_5_vl", '{"bbox_2d": [0, 0, 640, 480]}', 0, 1),
-    ("deepseek_vl2", "<|ref|>a<|/ref|><|det|>[[0, 0, 9, 9], [1, 2]]<|/det|><|det|>[[0, 0, 9, 9]]", 2, 2),
+    ("deepseek_vl2", "<|ref|>a<|/ref|><|det|>[[0, 0, 9, 9], [1, 2]]<|/det|><|det|>[[0, 0, 9, 9]]", 0, 2),
     ("deepseek_vl2", "<|det|>[[0, 0, 9, 1999]]<|/det|>", 0, 1),
     ("paligemma", "<loc0256><loc0512><loc1023> cat", 0, 1),
     ("florence2", "cat<loc_1><loc_2><loc_3><loc_4><loc_5>", 1, 1),
@@ -137,6 +137,7 @@ PARSERS = {
 """The configuration of the processor on the hub, without words that it leaves out of phrases."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @given(data=st.data(), width=st.integers(1, 4000), height=st.integers(1, 4000))
 def test_places_of_florence_equal_post_process_generation(

@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.core.plugins import registry
 from app.core.settings.model import ModelSource
+from app.plugins.transformers.text.detector import PromptedDetectionParameters
 from app.plugins.transformers.text.image_text_to_text.assembly import assemble, load
 from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType, TokenUsage
 from tasks.text.generation import Message, MessagePart
+from tasks.vision.request import ImageItem
 from tests.plugins.transformers.text.image_text_to_text import tiny
 from tests.support.rejection import rejects
 
@@ -166,7 +169,9 @@ def test_package_imports_no_framework_and_runs_without_torch(folder: Path) -> No
     code = f"""
 import sys; sys.modules['torch'] = None  # importing it raises ImportError
 from pathlib import Path
+from app.core.plugins import registry
 from app.core.settings.model import ModelSource
+from app.plugins.transformers.text.detector import PromptedDetectionParameters
 from app.plugins.transformers.text.image_text_to_text.assembly import load
 print(sorted({{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}} & sys.modules.keys()))
 print(load(ModelSource(name='a', version='1', folder=Path({str(folder)!r}))).description.layout)
@@ -239,3 +244,13 @@ def test_closed_stream_generates_no_more_tokens(model: Any) -> None:
     next(stream)
     stream.close()
     assert list(stream) == []
+
+
+def test_model_with_declared_form_answers_as_a_detector(folder: Path) -> None:
+    settings = registry().model_settings(task_type=TaskType.OBJECT_DETECTION, grounding="qwen3_vl")
+    servable = load(msgspec.structs.replace(tiny.source(folder), settings=settings))
+    assert servable.description.open_vocabulary
+    assert [spec.name for spec in servable.outputs] == ["num_detections", "labels", "scores", "boxes"]
+    parameters = PromptedDetectionParameters(candidate_labels=("what is",), prompt="{labels} this", max_new_tokens=3)
+    (found,) = servable.model([ImageItem(tiny.image_with_features(*FEATURES), parameters)])
+    assert (found.labels, found.boxes.shape) == ([], (0, 4))
