@@ -37,8 +37,8 @@ _JSON_FILES = (
 _MAX_BYTES: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, MAX_JSON_BYTES), "tokenizer.json": _MAX_TOKENIZER_BYTES}
 """Maximum size of the files that are read into memory at once, by name."""
 _READ_SUFFIXES = (".jinja", ".json", ".npz", ".onnx", ".py", ".safetensors", ".sha256", ".sig", ".so", ".txt")
-_EXPORT_FILES = ("inference.yml", "infer_cfg.yml", "pipeline.json")
-_FILES_WITH_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json", *_EXPORT_FILES)
+CONFIGURATION = ("config.json", "preprocessor_config.json", "inference.yml", "infer_cfg.yml", "pipeline.json")
+"""Files of a library or exporter beside a graph."""
 
 
 class ModelFile(msgspec.Struct, frozen=True, order=True):
@@ -80,7 +80,7 @@ def check_folder(source: ModelSource) -> None:
             pass
         return
     # The operator named the file itself, so it may be a link to anywhere.
-    for path in (source.folder / name for name in _FILES_WITH_GRAPH):
+    for path in (source.folder / name for name in (SETTINGS_FILE, *CONFIGURATION)):
         if path.exists():
             resolve_confined(path, source)
             _checked_file(path, PurePosixPath(path.name), path.stat())

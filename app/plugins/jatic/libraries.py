@@ -1,4 +1,4 @@
-"""Serve Python classes that follow MAITE's protocols, and answers of MAITE, supervision, Ultralytics and transformers.
+"""Serve Python classes that follow MAITE's protocols, and answers of MAITE, supervision and Ultralytics.
 
 Attributes identify the objects, so none of these libraries is needed.
 """
@@ -95,52 +95,25 @@ def from_ultralytics(answer: Any, path: str, task_type: TaskType) -> object:
     found: Any = getattr(result, part)
     if found is None:
         others = [name for name in _RESULTS[2:] if getattr(result, name) is not None]
-        raise invalid_answer(
-            path, f"a result with {part} for {task_type}", f"one with {', '.join(others) or 'nothing'}"
-        )
+        raise invalid_answer(path, f"a result with {part} for {task_type}", f"one with {', '.join(others)}")
     if part == "probs":
         scores = array(found.data, f"{path}.probs.data")
         return {"labels": [result.names[number] for number in range(len(scores))], "scores": scores}
     numbers = array(found.cls, f"{path}.{part}.cls").tolist()
     arrays = {"labels": [result.names[int(number)] for number in numbers], "scores": found.conf}
-    match task_type:
-        case TaskType.ORIENTED_OBJECT_DETECTION:
-            return {**arrays, "boxes": found.xywhr}
-        case TaskType.IMAGE_SEGMENTATION:
-            masks: Any = result.masks
-            if masks is None:
-                return {**arrays, "masks": ()}
-            if tuple(masks.data.shape[1:]) == tuple(result.orig_shape):
-                return {**arrays, "masks": masks.data}
-            return {**arrays, "contours": [[polygon] if len(polygon) else [] for polygon in masks.xy]}
-        case _:
-            return {**arrays, "boxes": found.xyxy, "keypoints": getattr(result.keypoints, "data", None)}
-
-
-def from_pipeline(answer: Any, _: str, task_type: TaskType) -> object:
-    """Return the records of a detector or segmenter of transformers' ``pipeline`` as its task has them.
-
-    Boxes are in a dict, and masks are images of Pillow. The records of semantic segmentation have the score None, read
-    as 1. Any other answer is returned unchanged.
-    """
-    if not isinstance(answer, list) or not answer:
-        return cast("object", answer)
-    records = cast("list[Any]", answer)
-    is_detector, names = task_type is TaskType.OBJECT_DETECTION, ("mask", "score", "label")
-    if not all(isinstance(record, dict) and {"label", "score"} < {*record} for record in records):
-        return records
-    if is_detector and all(isinstance(record.get("box"), dict) for record in records):
-        return [{**record, **record["box"]} for record in records]
-    if is_detector or not all("mask" in record for record in records):
-        return records
-    columns = {f"{name}s": [record[name] for record in records] for name in names}
-    return {**columns, "scores": [1 if score is None else score for score in columns["scores"]]}
+    if part == "obb":
+        return {**arrays, "boxes": found.xywhr}
+    if task_type is not TaskType.IMAGE_SEGMENTATION:
+        return {**arrays, "boxes": found.xyxy, "keypoints": getattr(result.keypoints, "data", None)}
+    masks: Any = result.masks
+    if masks is None or tuple(masks.data.shape[1:]) == tuple(result.orig_shape):
+        return {**arrays, "masks": masks.data if masks else ()}
+    return {**arrays, "contours": [[polygon] if len(polygon) else [] for polygon in masks.xy]}
 
 
 LIBRARIES = (
     PythonLibrary(model=adapt, answer=own_scores),
     PythonLibrary(answer=to_arrays),
     PythonLibrary(answer=from_ultralytics),
-    PythonLibrary(answer=from_pipeline),
     PythonLibrary(answer=read_order),
 )

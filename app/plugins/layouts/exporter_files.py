@@ -43,6 +43,7 @@ _TASKS: Mapping[Any, TaskType] = {
 }
 """By the step of PaddleClas after the graph, and by the module of MMDeploy's last task."""
 
+_Step = Mapping[str, Any]
 _Fields = dict[str, Any]
 """Fields of `PartialPreprocessing`."""
 
@@ -56,9 +57,7 @@ class PaddedEdges(msgspec.Struct, frozen=True, kw_only=True):
     resize: str = "pad"
 
     def __str__(self) -> str:
-        return (
-            f"shorter side to {self.shortest}, longer to at most {self.longest}, padded to multiples of {self.stride}"
-        )
+        return f"sides to at most {self.shortest} and {self.longest}, padded to multiples of {self.stride}"
 
     def scale(self, height: int, width: int) -> float:
         return min(self.shortest / min(height, width), self.longest / max(height, width))
@@ -76,23 +75,19 @@ def read_folders(folders: Sequence[Path]) -> FolderMetadata | None:
         return None
     try:
         return _describe(yaml.safe_load(read_bounded(path, MAX_JSON_BYTES)))
-    except (yaml.YAMLError, ModelError, RecursionError) as error:
-        return FolderMetadata(error=f"{path}: {error}")
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        return FolderMetadata(error=f"{path}: the file is not as its exporter writes it ({reason})")
+    except (yaml.YAMLError, ModelError, RecursionError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return FolderMetadata(error=f"{path}: not as its exporter writes it: {type(error).__name__}: {error}")
 
 
 def _describe(content: Any) -> FolderMetadata | None:
     """Return what a file declares; None for a file of another tool with the same name."""
     steps: Any
-    labels: Any = None
-    task, library = None, _paddle
+    labels, task, library = None, None, _paddle
     match content:
         case {"pipeline": {"tasks": [{"transforms": steps}, *_, {"module": module}]}}:
             task, library = _TASKS.get(module), _mmlab
-        case {"Preprocess": steps}:
-            labels = content.get("label_list")
+        case {"Preprocess": steps, "label_list": labels}:
+            pass
         case {"PreProcess": {"transform_ops": named}, "PostProcess": {"Topk": head} | {"NormalizeFeatures": head}}:
             task, labels = _TASKS["Topk" if head else "NormalizeFeatures"], head and head.get("label_list")
             steps = [{"type": name, **(options or {})} for step in named for name, options in step.items()]
@@ -108,9 +103,7 @@ def _describe(content: Any) -> FolderMetadata | None:
     )
 
 
-def _read(
-    steps: Sequence[Mapping[str, Any]], library: Callable[[Mapping[str, Any], _Fields], _Fields | None]
-) -> PartialPreprocessing | None:
+def _read(steps: Sequence[_Step], library: Callable[[_Step, _Fields], _Fields | None]) -> PartialPreprocessing | None:
     """Return the preprocessing of all steps; None if one is unknown, or if they do not decide the size."""
     fields: _Fields = {"interpolation": "bilinear", "antialias": False, "channel_order": "RGB"}
     for step in steps:
@@ -123,7 +116,7 @@ def _read(
     return PartialPreprocessing(**fields, origin=Origin.EXPORT_FILE)
 
 
-def _paddle(step: Mapping[str, Any], fields: _Fields) -> _Fields | None:
+def _paddle(step: _Step, fields: _Fields) -> _Fields | None:
     """Return what a step of PaddleClas or PaddleDetection changes; None for an unknown one."""
     match step["type"]:
         case "ResizeImage":
@@ -154,7 +147,7 @@ def _paddle(step: Mapping[str, Any], fields: _Fields) -> _Fields | None:
             return None
 
 
-def _mmlab(step: Mapping[str, Any], fields: _Fields) -> _Fields | None:
+def _mmlab(step: _Step, fields: _Fields) -> _Fields | None:
     """Return what a transform of MMDeploy changes; None for an unknown one. Sizes are width and height."""
     match step["type"]:
         case "Resize":
@@ -207,7 +200,7 @@ def _triple(values: Any) -> Triple:
     return red, green, blue
 
 
-def _grey(step: Mapping[str, Any]) -> int:
+def _grey(step: _Step) -> int:
     value: Any = step.get("pad_val", 0)
     value = value.get("img", 0) if hasattr(value, "get") else value
     return int(value[0] if hasattr(value, "__getitem__") else value)

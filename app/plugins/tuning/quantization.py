@@ -17,6 +17,7 @@ from app import __version__
 from app.core.assembly.discovery import model_at
 from app.core.cli.inputs import list_images
 from app.core.engine.error_text import needs_extra
+from app.core.runtimes.folder import CONFIGURATION
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
 from app.core.runtimes.onnxruntime.loading import load, open_session
 from app.core.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
@@ -33,7 +34,6 @@ from tasks.vision.request import IMAGE_INPUT
 _OPERATORS = ("Conv", "Gemm", "MatMul")
 """Operators that run in int8. They need nearly all of the time; int8 in a detector's head would move its boxes."""
 _VERSION = re.compile(r"v?(\d+)(\.\d+)*", re.ASCII)
-_CONFIGURATION = ("config.json", "preprocessor_config.json", "inference.yml", "infer_cfg.yml", "pipeline.json")
 _MIN_OPSET = 13
 """The first opset in which DequantizeLinear takes a scale for each channel."""
 _NOT_COPIED = ("name", "uri", "version", "versions")
@@ -103,7 +103,7 @@ def quantize(
         files = read_model_files(source, reader.session)
         if files.label_file and files.labels:
             settings["labels"] = files.labels[0]
-        beside = [(name, folder / name) for name in _CONFIGURATION for folder in (source.folder, graph.parent)]
+        beside = [(name, folder / name) for name in CONFIGURATION for folder in (source.folder, graph.parent)]
         for name, file in (*beside, *files.metadata.files.items()):
             if file.is_file():
                 shutil.copy(file, part / name)

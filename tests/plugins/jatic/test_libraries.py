@@ -1,4 +1,4 @@
-"""Python classes may return objects of supervision, Ultralytics and transformers."""
+"""Python classes may return objects of supervision and Ultralytics."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from PIL import Image as Pillow
 
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.task_adapters import TASK_ADAPTERS
@@ -162,12 +161,3 @@ def test_ultralytics_result_of_another_task_is_an_error() -> None:
         InferenceError, match="a result with obb for ORIENTED_OBJECT_DETECTION, got one with boxes, keyp"
     ):
         read(BOXED, ORIENTED)
-
-
-def test_records_of_pipelines_are_read() -> None:
-    box = {"xmin": 1, "ymin": 2, "xmax": 30, "ymax": 40}
-    assert read([{"label": "bus", "score": 0.5, "box": box}], DETECT).boxes.tolist() == [[1, 2, 30, 40]]
-    mask = Pillow.fromarray(MASK[0].astype(np.uint8) * 255)
-    found = read([{"label": "car", "score": score, "mask": mask} for score in (None, 0.5)], SEGMENT)
-    assert (found.labels, found.scores.tolist()) == (["car", "car"], [1, 0.5])
-    assert sorted(found.contours[1][0].tolist()) == sorted(POLYGON.tolist())

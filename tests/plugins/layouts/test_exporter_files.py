@@ -217,7 +217,12 @@ def test_other_files_of_the_name_are_ignored(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a: [", "Preprocess: [{type: Resize}]", "Preprocess: [{type: Pad, size: [1, 2, 3]}]", "Preprocess: 1"],
+    [
+        "a: [",
+        "{Preprocess: [{type: Resize}], label_list: []}",
+        "{Preprocess: [{type: Pad, size: [1, 2, 3]}], label_list: []}",
+        "{Preprocess: 1, label_list: []}",
+    ],
 )
 def test_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "inference.yml").write_text(text)
