@@ -29,7 +29,7 @@ HTTP, GRPC = map(int, arguments_of(IMAGE, "EXPOSE")[0].split()[:2])
 DRAIN = PROPERTIES["CHARIOTEER_DRAIN_TIMEOUT"]["default"]
 LABELS = {"app.kubernetes.io/name": "charioteer"}
 COMPOSE = read(ROOT / "deploy" / "compose.yaml")
-UNIT = ROOT / "deploy" / "systemd" / "charioteer.service"
+UNIT = ROOT / "deploy" / "systemd" / "charioteer@.service"
 _MAX_EXPOSURE = 2.0
 
 every_overlay = pytest.mark.parametrize("folder", overlays(KUBERNETES), ids=lambda folder: folder.name)
@@ -127,7 +127,8 @@ def test_compose_publishes_the_ports_of_the_image_on_this_machine_only() -> None
 
 def test_unit_stops_after_the_drain_timeout() -> None:
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
-    assert int(seconds) > DRAIN
+    (delay,) = re.findall(r"^Environment=CHARIOTEER_DRAIN_DELAY=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    assert int(seconds) > DRAIN + int(delay)
 
 
 @pytest.mark.slow
@@ -136,7 +137,7 @@ def test_unit_is_valid_and_sandboxed(tmp_path: Path) -> None:
     if analyze is None:
         pytest.skip("there is no systemd-analyze")
     # Only the path of the program differs, because it must exist.
-    unit = tmp_path / UNIT.name
+    unit = tmp_path / UNIT.name.replace("@", "@80")
     unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE))
     verify = subprocess.run([analyze, "verify", unit], capture_output=True, text=True)
     assert (verify.returncode, verify.stderr) == (0, "")

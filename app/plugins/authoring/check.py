@@ -4,7 +4,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +37,8 @@ _MAX_FRACTION = 1.5
 """Pixels: boxes that are fractions may reach a little over the image."""
 _CANDIDATES = ("red square", "blue circle")
 """The shapes of `sample_image`, for models whose requests name the classes."""
+_SERIAL_MILLISECONDS = 0.7
+"""Of a request, under the lock of Python: docs/deployment.md has the table of processes."""
 
 
 def check(
@@ -136,10 +138,26 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes, l
     result = (
         f"Tried on one {input_kind}, {counted(len(records), 'result')} in {milliseconds:.0f} ms: {printable(first)}"
     )
+    if isinstance(data, bytes):
+        # One more request is enough for a slow model.
+        tries = 3 if milliseconds < 1000 else 1
+        result += _processor_time(lambda: predict_records(servable, source.name, data, parameters, limits), tries)
     if isinstance(data, str) or parameters or servable.description.task_type.geometry is None:
         return result, ""
     shapes = records or predict_records(servable, source.name, data, {"score_threshold": 0.0}, limits)
     return result, _wrong_unit(shapes, data)
+
+
+def _processor_time(predict: Callable[[], object], tries: int) -> str:
+    """Return a line about the CPU time of a request, without the first one: its memory is new."""
+    started = time.process_time()
+    for _ in range(tries):
+        predict()
+    milliseconds = (time.process_time() - started) * 1000 / tries
+    cores = max(1, round(milliseconds / _SERIAL_MILLISECONDS))
+    return (
+        f"\nA request takes about {milliseconds:.1f} ms of CPU: one process keeps up to {counted(cores, 'core')} busy."
+    )
 
 
 def _wrong_unit(records: Sequence[Any], image: bytes) -> str:
