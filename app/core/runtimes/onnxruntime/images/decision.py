@@ -115,7 +115,7 @@ def decide_preprocessing(
         facts.append(Fact("fill", str(declared.fill), Origin.DECLARED))
     scale, mean, std = 1.0, ZEROS, ONES
     if inputs.image.datatype is not Datatype.UINT8:
-        to_text = _first_number if is_grey else _numbers
+        to_text: Callable[[Triple], str] = (lambda values: f"{values[0]:g}") if is_grey else _numbers
         scale = choose("scale", "scale", _number)
         mean, std = choose("mean", "mean", to_text), choose("std", "std", to_text)
         _check_normalisation(model_files, scale, mean, std, facts[-1].origin, is_grey=is_grey)
@@ -283,7 +283,3 @@ def _number(value: float) -> str:
 
 def _numbers(values: Iterable[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
-
-
-def _first_number(values: Triple) -> str:
-    return f"{values[0]:g}"

@@ -91,9 +91,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         scale: factor for pixels in 0..255.
         mean: means of R, G, B; `std` are their standard deviations.
         bgr: whether the input's first channel is blue.
-        crop: the library whose rounding is used. `torchvision` and `transformers` truncate the longer side before a
-            crop, and round half a pixel to even, or down. `paddle` rounds the sides, of `pad` also, and half a pixel
-            down. `mmlab` crops as torchvision, and rounds the sides of `pad`.
+        crop: the library whose rounding is used: `torchvision` truncates sides, and rounds offsets half to even;
+            `transformers` also rounds these down; `paddle` rounds sides, also of `pad`; `mmlab` only those of `pad`.
         box_scale: the scale that maps boxes back: `axes` for that of each axis; for `letterbox` and `pad`, `common` for
             the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
