@@ -79,14 +79,14 @@ def check_errors(client: Any) -> None:
     for model, options, param in (
         ("detector", {}, "model"),
         ("vlm", {"n": 2}, "n"),
-        ("vlm", {"response_format": {"type": "json_object"}}, "response_format"),
+        ("vlm", {"logprobs": True}, "logprobs"),
         ("vlm", {"messages": "no list"}, "messages"),
     ):
         error = raised_error(openai.BadRequestError, create, **{"model": model, "messages": MESSAGES, **options})
         assert (error.param, error.type) == (param, "invalid_request_error"), error
         assert error.message
     missing = raised_error(openai.NotFoundError, client.responses.create, model="vlm", input="a")
-    assert "Nothing is served" in str(missing)
+    assert "use chat completions" in str(missing)
 
 
 def check_embeddings(client: Any) -> None:

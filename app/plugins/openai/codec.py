@@ -16,11 +16,13 @@ from app.core.wire.data_url import media_type_of
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import event, read_json
 from app.plugins.openai.model_list import returns_texts
+from app.plugins.openai.tools import AnswerFormat, answer_format, called, instruct, text_part
 from app.plugins.openai.wire import (
     WireChatRequest,
     WireImagePart,
     WireMessage,
     WireModelName,
+    WireToolCall,
     WireUsage,
 )
 from metadata.request import METADATA_PARAMETER
@@ -45,11 +47,8 @@ _ALLOWED: Mapping[str, tuple[object, ...]] = {
     "logit_bias": ({},),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
 }
@@ -90,6 +89,8 @@ class ChatCodec:
         self._image_paths: list[str] = []
         self._includes_usage = False
         self._has_chunk = False
+        self._format = AnswerFormat()
+        self._held: str | None = ""
         self.last_events = b""
 
     def decode(self) -> InferenceRequest:
@@ -100,6 +101,7 @@ class ChatCodec:
         registration, _ = find_model(self._engine, self.model_name, "answers with text", returns_texts)
         wire = read_json(self._body, WireChatRequest, limits=limits)
         _check_supported(wire)
+        self._format = answer_format(wire)
         self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
         tensor = self._input(wire, self._parameters(wire, registration), registration)
         return InferenceRequest(id=self._context.request_id, model_name=registration.source.name, inputs=(tensor,))
@@ -113,14 +115,19 @@ class ChatCodec:
             **{f"data[{index}]": path for index, path in enumerate(self._image_paths)},
             "parameters": "",
             "parameters.max_new_tokens": self._length_name,
+            "parameters.json_schema": self._format.member,
         }
-        return map_path(error, lambda _, subpath: move(subpath, places), {"inputs": "messages"})
+        own_places = {"inputs": "messages", "json_schema": self._format.member}
+        return map_path(error, lambda _, subpath: move(subpath, places), own_places)
 
     def encode(self, response: InferenceResponse, /) -> HttpResponse:
         """Return the complete answer."""
         (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
-        message = {"role": "assistant", "content": answer.text, "refusal": None, **_grounding(answer)}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
+        calls = self._format.calls(answer.text)
+        said = {"content": None, "tool_calls": calls} if calls else {"content": answer.text}
+        message = {"role": "assistant", **said, "refusal": None, **_grounding(answer)}
+        finish = "tool_calls" if calls else answer.finish
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         content = self._encode("chat.completion", response.model_name, [choice], usage=_usage(answer.usage))
         return HttpResponse(content=content)
 
@@ -128,18 +135,41 @@ class ChatCodec:
         """Return the events of a chunk, empty if it adds nothing to the answer. The last chunk sets `last_events`."""
         events = b"" if self._has_chunk else self._encode_part(chunk, {"role": "assistant", "content": ""})
         self._has_chunk = True
-        if chunk.text:
-            events += self._encode_part(chunk, {"content": chunk.text})
+        text, calls = self._release(chunk)
+        if calls:
+            numbered = [msgspec.structs.replace(call, index=index) for index, call in enumerate(calls)]
+            events += self._encode_part(chunk, {"tool_calls": numbered})
+        elif text:
+            events += self._encode_part(chunk, {"content": text})
         if chunk.final:
-            self.last_events = self._encode_part(chunk, _grounding(chunk), chunk.finish)
+            finish = "tool_calls" if calls else chunk.finish
+            self.last_events = self._encode_part(chunk, _grounding(chunk), finish)
             if self._includes_usage:
                 self.last_events += self._encode_event(chunk, [], usage=_usage(chunk.usage))
         return events
 
+    def _release(self, chunk: Chunk) -> tuple[str, Sequence[WireToolCall]]:
+        """Return the text to send, or calls of functions. An answer that starts like a call is held until its end."""
+        if self._held is None or not self._format.functions:
+            return chunk.text, ()
+        self._held += chunk.text
+        if not chunk.final and self._held.lstrip()[:1] in ("", "{", "[", "<"):
+            return "", ()
+        text, self._held = self._held, None
+        return text, self._format.calls(text) if chunk.final else ()
+
     def _input(self, wire: WireChatRequest, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         images: list[StringElement] = []
-        messages = [self._message(message, images, f"messages[{index}]") for index, message in enumerate(wire.messages)]
-        parameters["messages"] = messages
+        messages: list[dict[str, Any]] = []
+        for index, message in enumerate(wire.messages):
+            converted = self._message(message, images, f"messages[{index}]")
+            if message.role == "tool" and messages and messages[-1]["role"] == "user":
+                # Several results are one message, because most templates need the roles in turns.
+                messages[-1]["content"] += converted["content"]
+            else:
+                messages.append(converted)
+        instruct(messages, self._format.instruction)
+        parameters.update(self._format.parameters, messages=messages)
         if registration.ready_servable().description.task_type.takes == "question":
             return BytesTensor(name=IMAGE_INPUT.name, shape=(len(images),), elements=images, parameters=parameters)
         if images:
@@ -150,12 +180,12 @@ class ChatCodec:
         return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
 
     def _message(self, message: WireMessage, images: list[StringElement], path: str) -> dict[str, Any]:
+        role = {"developer": "system", "tool": "user"}.get(message.role, message.role)
         if message.tool_calls:
-            raise UnsupportedError("This server does not support tools", f"{path}.tool_calls", UNSUPPORTED_PARAMETER)
-        role = "system" if message.role == "developer" else message.role
+            return {"role": role, "content": [text_part(called(message.tool_calls, f"{path}.tool_calls"))]}
+        parts = [text_part(f"The call {message.tool_call_id} returned:\n")] if message.role == "tool" else []
         if message.content is None or isinstance(message.content, str):
-            return {"role": role, "content": [{"type": "text", "text": message.content or ""}]}
-        parts: list[dict[str, str]] = []
+            return {"role": role, "content": [*parts, text_part(message.content or "")]}
         for index, part in enumerate(message.content):
             if isinstance(part, WireImagePart):
                 image_path = f"{path}.content[{index}].image_url.url"
@@ -164,7 +194,7 @@ class ChatCodec:
                 self._image_paths.append(image_path)
                 parts.append({"type": "image"})
             else:
-                parts.append({"type": "text", "text": part.text})
+                parts.append(text_part(part.text))
         return {"role": role, "content": parts}
 
     def _parameters(self, wire: WireChatRequest, registration: Registration) -> dict[str, object]:

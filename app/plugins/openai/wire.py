@@ -34,12 +34,66 @@ class WireImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image_ur
     image_url: WireImageUrl
 
 
-class WireMessage(msgspec.Struct, frozen=True):
-    """A message; "developer" is the same role as "system"."""
+class WireCalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function and its arguments, as a text with JSON."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    name: str
+    arguments: str
+
+
+class WireToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of a function; `index` counts the calls of a streamed answer."""
+
+    index: int | None = None
+    id: str
+    type: Literal["function"]
+    function: WireCalledFunction
+
+
+class WireMessage(msgspec.Struct, frozen=True):
+    """A message; "developer" is the same role as "system". A "tool" answers the call with its `tool_call_id`."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[WireTextPart | WireImagePart] | None = None
-    tool_calls: Any = None
+    tool_calls: list[WireToolCall] | None = None
+    tool_call_id: str | None = None
+
+
+class WireFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the model may call. `parameters` is a JSON Schema; `strict` rejects keywords without support."""
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class WireTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function."""
+
+    type: Literal["function"]
+    function: WireFunction
+
+
+class WireToolChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The function that the model must call."""
+
+    type: Literal["function"]
+    function: WireFunction
+
+
+class WireJsonSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON Schema of an answer; `strict` rejects keywords without support."""
+
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class WireResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of an answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: WireJsonSchema | None = None
 
 
 class WireStreamOptions(msgspec.Struct, frozen=True):
@@ -69,11 +123,12 @@ class WireChatRequest(WireModelName, frozen=True, kw_only=True):
     frequency_penalty: Any = None
     presence_penalty: Any = None
     max_completion_tokens: int | None = None
-    tools: Any = None
-    tool_choice: Any = None
+    tools: list[WireTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | WireToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
-    response_format: Any = None
+    response_format: WireResponseFormat | None = None
     top_logprobs: Any = None
     modalities: Any = None
     audio: Any = None
@@ -100,7 +155,7 @@ class WireChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The only choice."""
 
     index: int
-    message: dict[str, str | None]
+    message: dict[str, Any]
     logprobs: None
     finish_reason: str
 

@@ -255,6 +255,17 @@ def causal_lm(folder: Path) -> Path:
     return save(folder, random_model(lambda: t.LlamaForCausalLM(config), 20, suppressed_tokens=(256, 257)), tokenizer)
 
 
+def talker(folder: Path) -> Path:
+    """Write a model that continues long conversations with any bytes."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ message.role }}: {{ message.content | map(attribute='text') | join }}\n"
+        "{% endfor %}assistant:"
+    )
+    config = t.LlamaConfig(**llama_config(len(tokenizer)) | {"max_position_embeddings": 4096})
+    return save(folder, random_model(lambda: t.LlamaForCausalLM(config), 20, suppressed_tokens=(256, 257)), tokenizer)
+
+
 def t5(folder: Path) -> Path:
     tokenizer = byte_tokenizer()
     config = t.T5Config(
