@@ -25,6 +25,8 @@ def read_order(answer: object, path: str, task_type: TaskType) -> object:
     """
     if task_type in (TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION):
         return _read_scores(answer)
+    if task_type is TaskType.IMAGE_SEGMENTATION and hasattr(type(answer), "__array_interface__"):
+        return array(answer, path)  # a label map as an image of Pillow
     listed = items(answer)
     if listed is None or task_type not in _GEOMETRIES:
         return answer

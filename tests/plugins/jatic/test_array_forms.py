@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from tests.plugins.jatic.test_libraries import BOXES, CLASSIFY, DETECT, MASK, ORIENTED, SEGMENT, read
 from tests.support.rejection import rejects_answer
@@ -62,8 +63,11 @@ def test_oriented_boxes_are_read_by_their_order(answer: object) -> None:
     assert (found.labels, found.boxes.tolist()) == (["bus"], [ORIENTED_BOX])
 
 
-def test_masks_are_read_from_a_tuple() -> None:
+def test_masks_are_read_from_a_tuple_and_label_maps_from_pillow() -> None:
     assert read((MASK, [0.5], [1]), SEGMENT).labels == ["bus"]
+    assert read(Pillow.fromarray(MASK[0].astype(np.uint8), "P"), SEGMENT).labels == ["car", "bus"]
+    with rejects_answer("predict(): Expected Segments, masks or contours"):
+        read(Pillow.new("RGB", (200, 100)), SEGMENT)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 
 PILLOW_FILTERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
 """Numbers of `PIL.Image.Resampling`, which model files use too. Pillow takes 7 MB, so it is imported when needed."""
-_FILTER_NAMES: dict[str, Interpolation] = {"box": "area"}
-for _name, _number in PILLOW_FILTERS.items():
-    _FILTER_NAMES[_name] = _FILTER_NAMES[str(_number)] = _name
+_FILTER_NAMES: dict[str, Interpolation] = {key: name for name, i in PILLOW_FILTERS.items() for key in (name, str(i))}
+_FILTER_NAMES["box"] = "area"
 
 Triple = tuple[float, float, float]
 """One value each for R, G and B."""

@@ -103,8 +103,6 @@ def _from_corners(value: object, path: str) -> NDArray[np.float32]:
 def read_segments(value: object, path: str, item: SegmentationInput, labels: ClassNames) -> Segments:
     """Read the objects of one image from any form in ``docs/python_models.md``."""
     size = (item.image.height, item.image.width)
-    if hasattr(type(value), "__array_interface__"):
-        value = array(value, path)  # an image of Pillow
     found = read_objects(value, path, labels, ("masks", "contours"), ("contour",))
     if found is None:
         if (mapped := fields(value, path, ("label_map",))) is not None:
