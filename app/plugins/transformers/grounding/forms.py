@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.core.settings.model import ModelError, ModelSource
 from app.plugins.transformers.grounding.json_places import read_json_places
 from app.plugins.transformers.grounding.location_tokens import read_florence_locations, read_paligemma_locations
-from app.plugins.transformers.grounding.printed import Place, Reading
+from app.plugins.transformers.grounding.printed import Place, Places
 from app.plugins.transformers.grounding.tagged_places import read_deepseek_tags, read_qwen_tags
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import Point, SegmentedObject
@@ -27,8 +27,8 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the answers of a vision-language model are read.
 
     Attributes:
-        grounding: the form in which its answers print boxes, points and polygons; by default the one of its
-            architecture, or `none`.
+        grounding: the form in which its answers print boxes, points and polygons, or `none`; by default the
+            architecture determines it.
     """
 
     grounding: (
@@ -48,7 +48,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         outline_question: what a segmenter asks; "" if the family prints no polygons.
     """
 
-    read: Callable[[str, str], Reading]
+    read: Callable[[str, str], Places]
     scale: float | None
     offset: float = 0
     question: str
@@ -121,17 +121,16 @@ def read_grounding(
         input_size: the same of the model's input; None if it is not known.
         score: score of each object.
     """
-    reading = form.read(text, prompt)
     scales = input_size if form.scale is None else (form.scale, form.scale)
+    places = list(form.read(text, prompt))
     found: list[LocatedObject] = []
-    for place in reading.places if size and scales else ():
+    for place in filter(None, places) if size and scales else ():
         rings = [(np.array(ring, np.float64) + form.offset) / np.array(scales) for ring in place.rings]
         if all(np.all((ring >= -_TOLERANCE) & (ring <= 1 + _TOLERANCE)) for ring in rings):
             pixels = [np.clip(ring, 0, 1) * np.array(size) for ring in rings]
             found += _located(place, pixels, round(score, SCORE_DECIMALS))
-    unread = reading.unread + len(reading.places) - len(found)
-    places = "place" if unread == 1 else "places"
-    return Grounding(found, f"{unread} printed {places} could not be read" if unread > 0 else "")
+    unread = len(places) - len(found)
+    return Grounding(found, f"{unread} printed place{'s' * (unread > 1)} could not be read" if unread else "")
 
 
 def _located(place: Place, pixels: Sequence[NDArray[np.float64]], score: float) -> list[LocatedObject]:

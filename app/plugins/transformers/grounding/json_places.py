@@ -9,22 +9,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from app.plugins.transformers.grounding.printed import Place, Reading, box
+from app.plugins.transformers.grounding.printed import Place, Places, box
 
 _NAMED = re.compile(r'"(?:bbox|point)_2d"')
 _REASONED = "</think>"
 """Ends the reasoning before an answer, which may contain other places."""
 
 
-def read_json_places(text: str, prompt: str) -> Reading:
+def read_json_places(text: str, _prompt: str) -> Places:
     """Read the objects in `text`, which may be in a list, in other objects, in a code block or between sentences.
 
     An answer that was cut off has its complete objects.
     """
-    del prompt
     text = text.rpartition(_REASONED)[2]
     places = [place for value in _values(text) for place in _places(value)]
-    return Reading(places, len(_NAMED.findall(text)) - len(places))
+    yield from places
+    yield from [None] * (len(_NAMED.findall(text)) - len(places))
 
 
 def _values(text: str) -> Iterator[object]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from app.plugins.transformers.grounding.printed import Place, Reading, box, pairs
+from app.plugins.transformers.grounding.printed import Place, Places, box, pairs
 
 _BOXES, _QUADS, _POLYGONS = 4, 8, 0
 """Numbers of a place in an answer of Florence-2; polygons have any number."""
@@ -27,46 +27,39 @@ _PALIGEMMA = re.compile(r"((?:<loc\d{4}>)+)\s*(?:<seg\d{3}>)*\s*([^<;]*)")
 _PALIGEMMA_LOCATION = re.compile(r"<loc(\d{4})>")
 
 
-def read_florence_locations(text: str, prompt: str) -> Reading:
+def read_florence_locations(text: str, prompt: str) -> Places:
     """Read ``label<loc_10><loc_20><loc_300><loc_400>``: boxes, quadrilaterals or polygons, by the task in `prompt`.
 
-    Numbers are x and y. ``<sep>`` separates the polygons of an object, ``<poly>`` and ``</poly>`` enclose those of one.
+    Numbers are x and y. ``<sep>`` separates the polygons of an object, which ``<poly>`` and ``</poly>`` enclose.
     The places in an answer to another prompt are not read, because they may be of any kind.
     """
     size = next((size for task, size in _TASKS.items() if prompt.startswith(task)), None)
-    if size is None:
-        return Reading([], len(_LABELLED.findall(text)))
-    places: list[Place] = []
-    unread = 0
     for label, tokens in _LABELLED.findall(_CONTROL.sub("", text)):
-        if size == _POLYGONS or "<poly>" in tokens:
-            found = list(_polygons(label.strip(), tokens))
-            unread += not found
+        numbers = [int(number) for number in _LOCATION.findall(tokens)]
+        if size is None:
+            yield None
+        elif size == _POLYGONS or "<poly>" in tokens:
+            yield from list(_polygons(label.strip(), tokens)) or [None]
         else:
-            numbers = [int(number) for number in _LOCATION.findall(tokens)]
-            found = [_place(label.strip(), numbers[at : at + size]) for at in range(0, len(numbers) - size + 1, size)]
-            unread += len(numbers) % size > 0
-        places += found
-    return Reading(places, unread)
+            yield from (
+                _place(label.strip(), numbers[at : at + size]) for at in range(0, len(numbers) - size + 1, size)
+            )
+            yield from [None] * (len(numbers) % size > 0)
 
 
-def read_paligemma_locations(text: str, prompt: str) -> Reading:
+def read_paligemma_locations(text: str, _prompt: str) -> Places:
     """Read boxes, ``<loc0020><loc0010><loc0400><loc0300> cat``, separated by semicolons. Numbers are y and x.
 
     The order and the scale are as in big_vision (https://github.com/google-research/big_vision, paligemma). A mask,
     ``<seg000>`` and so on, needs a decoder with weights of its own, and is left out.
     """
-    del prompt
-    places: list[Place] = []
-    unread = 0
     for tokens, label in _PALIGEMMA.findall(text):
         numbers = [int(number) for number in _PALIGEMMA_LOCATION.findall(tokens)]
         if len(numbers) == 4:
             top, left, bottom, right = numbers
-            places.append(box(label.strip(), (left, top, right, bottom)))
+            yield box(label.strip(), (left, top, right, bottom))
         else:
-            unread += 1
-    return Reading(places, unread)
+            yield None
 
 
 def _place(label: str, numbers: Sequence[float]) -> Place:

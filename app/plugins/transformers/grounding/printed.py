@@ -1,12 +1,16 @@
 """Places in an image as an answer prints them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 Ring = Sequence[tuple[float, float]]
 """Points (x, y): two corners of a box, one point, or the corners of a polygon."""
+
+
+Places = Iterator["Place | None"]
+"""The places that an answer prints; None for each that cannot be read."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -19,13 +23,6 @@ class Place(msgspec.Struct, frozen=True):
     label: str
     kind: Literal["box", "point", "polygon"]
     rings: Sequence[Ring]
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """The places that an answer prints, and the number of further ones that cannot be read."""
-
-    places: Sequence[Place]
-    unread: int = 0
 
 
 def box(label: str, numbers: Sequence[float]) -> Place:
