@@ -21,6 +21,7 @@ from tasks.task import TaskType
 from tests.plugins.layouts.detector_exports import CASES, input_boxes
 
 _FOLDER = Path(__file__).parent
+_ROOT = _FOLDER.parent
 _WIDTH = 105
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 _GENERATED = re.compile(r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -197,7 +198,50 @@ def filled(text: str) -> str:
     return _GENERATED.sub(lambda match: f"{match[1]}{GENERATED[match[2]]()}", text)
 
 
+def skill() -> str:
+    """Return SKILL.md: what README.md says about serving, evaluating and deploying, for coding agents."""
+    _, *sections = re.split(r"^(?=## )", (_ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    about = _first_sentence((_ROOT / "README.md").read_text())
+    header = (
+        "---\nname: charioteer\n"
+        "description: Serve, check, evaluate and deploy a vision model (ONNX, Hugging Face or a Python class).\n"
+        "---\n\n# Charioteer\n\n"
+    )
+    advice = (
+        "Run `charioteer check MODEL` before anything else, and read what it guessed. `charioteer COMMAND --help-all`\n"
+        "lists all options. [llms.txt](docs/llms.txt) lists the pages.\n\n"
+    )
+    return f"{header}{about}\n\n{advice}{''.join(sections).strip()}\n"
+
+
+def llms() -> str:
+    """Return llms.txt: every page with its first sentence, in the order of the navigation."""
+    pages = re.findall(r": (\w+\.md)$", (_ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    lines = [_listed(_FOLDER / page) for page in pages if page != "index.md"]
+    about = _first_sentence((_FOLDER / "index.md").read_text())
+    return f"# Charioteer\n\n> {about}\n\n## Pages (in an installed guide, they end in .html)\n\n" + "".join(lines)
+
+
+def _listed(page: Path) -> str:
+    text = page.read_text()
+    return f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({page.name}): {_first_sentence(text)}\n"
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence below the title, without links."""
+    texts = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n\n")[1:]
+    first = next(text for text in texts if text.strip()[:1].isalpha() or text.startswith("`"))
+    paragraph = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", " ".join(first.split()))
+    return re.split(r"(?<=[.:]) (?=[A-Z`*])", paragraph)[0]
+
+
+WRITTEN: Mapping[Path, Callable[[], str]] = {_ROOT / "SKILL.md": skill, _FOLDER / "llms.txt": llms}
+"""Files that are generated as a whole."""
+
+
 if __name__ == "__main__":
+    for file, write in WRITTEN.items():
+        file.write_text(write())
     for page in _FOLDER.glob("*.md"):
         if (text := page.read_text()) != (new := filled(text)):
             page.write_text(new)

@@ -20,8 +20,12 @@ from tests.support.servers.client_environments import python_with
 from tests.support.servers.server_process import ROOT, run_server
 
 PACKAGES = ("app", "metadata", "tasks")
-DEMO = ("fixtures/images", "fixtures/models")
-TOP_LEVEL = ("app/public_api/charioteer/", "charioteer/")
+DEMO = ("fixtures/images", "fixtures/models", "tests/plugins/acme/package/acme")
+MOVED = {
+    "app/public_api/charioteer/": "charioteer/",
+    "fixtures/": "app/demo/",
+    "tests/plugins/acme/package/acme/": "app/demo/acme/",
+}
 GUIDE = "app/guide/"
 
 pytestmark = pytest.mark.slow
@@ -43,10 +47,11 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> N
     with zipfile.ZipFile(wheel(built)) as archive:
         names = set(archive.namelist())
     information = f"charioteer-{__version__}.dist-info/"
-    expected = {name.replace(*TOP_LEVEL).replace("fixtures/", "app/demo/", 1) for name in tracked}
+    expected = {re.sub("|".join(MOVED), lambda match: MOVED[match[0]], name, count=1) for name in tracked}
     assert {name for name in names if not name.startswith((information, GUIDE))} == expected
     guide = {name for name in names if name.startswith(GUIDE)}
     assert guide >= {f"{GUIDE}{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
+    assert guide >= {f"{GUIDE}SKILL.md", f"{GUIDE}llms.txt"}
     assert wheel(built).stat().st_size < 12_000_000
     assert f"{information}entry_points.txt" in names
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app import __version__
-from docs.tables import filled
+from docs.tables import WRITTEN, filled
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -26,6 +26,10 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - DEVELOPER_EXTRAS))
 def test_every_extra_is_documented(extra: str) -> None:
     assert f"| `{extra}` | " in CONFIGURATION
+
+
+def test_skill_and_list_of_pages_are_generated() -> None:
+    assert [path.name for path, write in WRITTEN.items() if path.read_text() != write()] == [], "run `make docs`"
 
 
 def test_every_page_is_in_the_navigation() -> None:

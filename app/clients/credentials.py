@@ -62,7 +62,7 @@ class TlsOptions:
     """TLS files of a client."""
 
     ca: ExistingFile | None = None
-    """CA certificates to trust for TLS, instead of those of SSL_CERT_FILE or else the usual ones (PEM)."""
+    """CA certificates to trust for TLS (PEM); by default the file of SSL_CERT_FILE, or the usual ones."""
 
     cert: ExistingFile | None = None
     """Client certificate (PEM)."""

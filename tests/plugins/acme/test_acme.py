@@ -129,7 +129,7 @@ def test_server_has_the_route_the_option_and_the_metric_of_a_plugin() -> None:
         run_server("--model", str(DETECTOR), *options, environment=ENVIRONMENT) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
-        assert client.get("/acme").json() == {"greeting": "Ahoy", "models": ["acme/detector"]}
+        assert client.get("/acme").json() == {"greeting": "Ahoy", "models": ["acme/detector", "acme/detector@tensors"]}
         client.post("/v1/models/detector:predict", json={"instances": [{"b64": image}]}).raise_for_status()
         assert 'acme_requests_total{model="detector"} 1.0' in client.get("/metrics").text
         tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}
