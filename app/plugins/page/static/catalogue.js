@@ -3,7 +3,6 @@
 import { requestJson } from "./connection.js";
 import { assignColours } from "./palette.js";
 
-const POLL_MS = 1000;
 // Models that show most in an image come first, and bare graphs last.
 const KINDS = ["image", "question", "text", "tensor"];
 const GEOMETRIES = ["box", "oriented", "contour", null];
@@ -41,16 +40,6 @@ export async function fetchCatalogue(root) {
   catalogue.models = catalogue.models.map((model) => ({ ...model, ...taskOf(model.task_type) }));
   assignColours(catalogue);
   return catalogue;
-}
-
-// Fetch the catalogue again every second while `isWaiting(catalogue)` and a model is loading.
-export async function waitForModels(root, isWaiting) {
-  for (;;) {
-    const catalogue = await fetchCatalogue(root);
-    const isLoading = catalogue.models.some((model) => model.state === "LOADING");
-    if (!isWaiting(catalogue) || !isLoading) return catalogue;
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  }
 }
 
 // The ready models, one entry each: the version that answers when a request names none. The default model comes first.

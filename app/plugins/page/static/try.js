@@ -1,6 +1,6 @@
 // The Try view: inputs on the left, parameters and results on the right.
 
-import { NO_MODELS, chooseModel, notReady, readyModels, taskName, waitForModels } from "./catalogue.js";
+import { NO_MODELS, chooseModel, fetchCatalogue, notReady, readyModels, taskName } from "./catalogue.js";
 import { choice, field, make, notice, setText } from "./dom.js";
 import { count, isolated } from "./format.js";
 import { sampleFor, suits } from "./images.js";
@@ -9,6 +9,7 @@ import { session } from "./session.js";
 import { createImageTry } from "./try_image.js";
 import { createQuestionTry, createTensorTry, createTextTry } from "./try_text.js";
 
+const POLL_MS = 1000;
 // Whether the user has done something on this page.
 let hasActed = false;
 for (const type of ["pointerdown", "keydown"]) document.addEventListener(type, () => (hasActed = true), true);
@@ -26,19 +27,17 @@ export function open(main, tools) {
   let parameters = new URLSearchParams();
   let [closed, isLeft] = [false, false];
 
-  function isWaiting(latest) {
-    const isWanted = !closed && !isLeft && !readyModels(latest).length;
-    if (isWanted) missing.show(NO_MODELS);
-    return isWanted;
-  }
-
-  function load() {
-    waitForModels(tools.root, isWaiting).then((latest) => {
+  // While models are loading, look again every second, and show the one that the address asks for when it is ready.
+  function load(isFirst = true) {
+    fetchCatalogue(tools.root).then((latest) => {
       if (closed || isLeft) return;
       catalogue = latest;
       const models = readyModels(catalogue);
-      select.fill(models.map(({ name }) => [name, name]));
-      if (models.length) show();
+      select.fill(models.map(({ name }) => [name, name]), content === null ? undefined : session.model);
+      const isShown = content !== null && (parameters.get("model") ?? session.model) === session.model;
+      if (!models.length) missing.show(NO_MODELS);
+      else if (isFirst || !isShown) show();
+      if (latest.models.some(({ state }) => state === "LOADING")) setTimeout(load, POLL_MS, false);
     }, message.showError);
   }
 
