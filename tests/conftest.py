@@ -30,7 +30,7 @@ SLOW = tuple(
     _TESTS / name
     for name in (
         "plugins/transformers/torch", "browser", "clients", "fixtures", "fuzz", "platform", "plugins/ray",
-        "conformance/test_schema.py", "core/proto/test_proto.py",
+        "conformance/test_schema.py", "core/proto/test_proto.py", "plugins/layouts/test_exporters.py",
     )
 )  # fmt: skip
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
@@ -42,6 +42,7 @@ RARE = tuple(
         "deploy/test_image.py", "browser/test_accessibility.py", "faults/test_soak.py",
         "plugins/conformance/test_deliberate_faults.py", "plugins/conformance/test_foreign_servers.py",
         "plugins/transformers/torch/test_command.py", "plugins/transformers/torch/test_timm.py",
+        "plugins/layouts/test_exporters.py",
         "plugins/isolation/test_server.py", "plugins/recording/test_truth_kill.py",
         "plugins/evaluation/truths/test_labelling_round.py", "plugins/recording/stores/test_migrations.py",
         "core/server/test_many_connections.py",

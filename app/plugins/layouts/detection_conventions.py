@@ -13,6 +13,7 @@ Each exporter's convention comes from its source:
 - PaddleDetection (``deploy/EXPORT_MODEL.md``): rows of class, score and box, with the input ``scale_factor``.
 - torchvision's detectors, without a batch dimension: class 0 is the background. Detectron2's (``export/flatten.py``):
   no background, and BGR images.
+- effdet (``DetBenchPredict``): rows [b, N, 6] with classes from 1.
 - SSD-like pairs (UltraFace, pytorch-ssd): boxes, and the scores of all classes.
 """
 
@@ -108,9 +109,9 @@ def decide_reading(
         decided[name] = next((value for value in (own, known, seen) if value is not None), None)
         if decided[name] is None:
             choices[name] = _CHOICES[name]
-    if not found.by_names and view.declared_layout is None:
+    if not choices and not found.by_names and view.declared_layout is None:
         # Outputs of other models have the same shapes.
-        choices.setdefault(necessary[-1], _CHOICES[necessary[-1]])
+        choices["boxes"] = (decided["boxes"], "xywh")
     return msgspec.structs.replace(convention, **decided), choices
 
 
@@ -122,7 +123,9 @@ def _convention(found: DetectionOutputs, view: GraphView) -> Convention:
     if "rows" in roles:
         if view.inputs.scales or "multiclass_nms" in name:
             return _PADDLE
-        return _PIXELS if found.by_names or body.blank.ndim == 3 else msgspec.structs.replace(_PIXELS, rows=None)
+        if body.blank.ndim == 3:
+            return msgspec.structs.replace(_PIXELS, background=None)
+        return _PIXELS if found.by_names else msgspec.structs.replace(_PIXELS, rows=None)
     if not found.by_names:
         return Convention()
     if "dets" in roles:

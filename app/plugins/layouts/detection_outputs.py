@@ -64,8 +64,11 @@ def _are_likely(roles: Mapping[str, GraphOutput], view: GraphView) -> bool:
     """Return whether shapes alone show a detector whose settings are missing, rather than another model."""
     rows = roles.get("rows")
     if rows is not None:
-        # Scores of six classes have this shape, too, and core reads rows with a batch dimension.
-        return rows.blank.ndim == 2 and len(rows.blank) != max(view.inputs.batch, 1)
+        if rows.blank.ndim == 3:
+            # Core reads such rows, unless their class numbers begin with 1, as in effdet.
+            return view.classes is not None and bool(rows.blank[..., -1].max(initial=0) == view.classes)
+        # Scores of six classes have this shape, too.
+        return len(rows.blank) != max(view.inputs.batch, 1)
     return len(roles) > 1 and len(view.outputs) - len(roles) <= 1
 
 

@@ -81,6 +81,10 @@ def paddle(boxes: Boxes) -> Outputs:
     return {"multiclass_nms3_0.tmp_0": found, "multiclass_nms3_0.tmp_2": np.array([2], INT32)}
 
 
+def effdet(boxes: Boxes) -> Outputs:
+    return {"output": padded(rows(boxes, SCORES, NUMBERS + 1))}
+
+
 def pairs(boxes: Boxes, background: float = 0.0, columns: int = 3) -> tuple[Boxes, Boxes]:
     """Return 600 candidates: two objects, each twice, and background; and scores, 0 or `background` first."""
     candidates = np.random.default_rng(0).uniform(0, 60, (600, 4)).astype(np.float32)
@@ -153,6 +157,7 @@ CASES = [
     Case("YOLOv7 end to end", flat("output", "image", "box", "class", "score"), declared={"rows": "box-class-score"}),
     Case("PaddleDetection", paddle, inputs=PADDLE),
     Case("PaddleDetection without NMS", paddle_raw, inputs=PADDLE),
+    Case("effdet", effdet, declared={"background": 0}),
     Case("UltraFace", ultraface, labels=["face"]),
     Case("UltraFace, background named", ultraface, labels=["background", "face"]),
     Case("pytorch-YOLOv4", pytorch_yolov4),

@@ -20,6 +20,7 @@ from tests.plugins.layouts.detector_exports import (
     WIDTH,
     Case,
     Outputs,
+    effdet,
     input_boxes,
     mmdeploy,
     pairs,
@@ -60,6 +61,7 @@ CORNERS_OR_SWAPPED = '"boxes": "xyxy" or "yxyx"'
         ({f"x{number}": array for number, array in enumerate(NUMBERED.values())}, ONE, CORNERS_OR_SWAPPED),
         ({**NUMBERED, "num_detections": np.zeros((1, 1), np.int32)}, LAST, CORNERS_OR_SWAPPED),
         ({**tensorflow(np.array(OBJECTS)), "detection_classes:0": np.zeros((1, 3), np.int64)}, LAST, '"background": 0'),
+        (effdet(np.array(OBJECTS)), ONE, r'readings: "background": 0 or "none"'),
         ({"boxes": CANDIDATES[None], "scores": PAIRS[None] * 9}, ONE, '"scores": "softmax" or "sigmoid"'),
         (
             {"a": EMPTY["boxes"], "b": EMPTY["scores"], "c": EMPTY["scores"]},
@@ -73,7 +75,7 @@ def test_outputs_with_several_readings_are_rejected(
 ) -> None:
     file = graphs.fixed(tmp_path / "model.onnx", outputs, shape=shape)
     with pytest.raises(ModelError, match=question):
-        facts_of(file)
+        facts_of(file, labels=LABELS)
 
 
 def test_declared_reading_needs_no_names(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ def _recognise(view: GraphView) -> Match | None:
             facts.append(Fact("boxes", unit, Origin.GUESSED))
         classes = (columns if transposed else rows) - BOX_VALUES - extra
         find = partial(find_candidates, classes=classes, transposed=transposed, oriented=oriented)
+    if name == _NMS and view.declared_layout is None and _counts_from_one(view):
+        return None
     is_guess = name == _NMS and view.declared_layout is None and not _shows_detections(view)
     if is_guess and oriented and view.declared_task is None:
         # Seven columns may also be the number of the image, a box, a class and a score.
@@ -118,6 +120,12 @@ def _shows_detections(view: GraphView) -> bool:
     """Return whether the exporter says that rows are detections, or a detection in the black image does."""
     metadata = view.model_files.metadata
     return metadata.task is not None or metadata.suppressed or bool((view.outputs[0].blank[..., BOX_VALUES] > 0).any())
+
+
+def _counts_from_one(view: GraphView) -> bool:
+    """Return whether the highest class number for the black image is the number of labels, as if they began with 1."""
+    numbers: NDArray[Any] = view.outputs[0].blank[..., BOX_VALUES + 1]
+    return view.classes is not None and bool(numbers.max(initial=0) == view.classes)
 
 
 def candidate_counts(view: GraphView) -> tuple[set[int], set[int]]:

@@ -91,7 +91,7 @@ def test_padding_and_non_finite_candidates_are_dropped(tmp_path: Path, layout: s
     assert np.isfinite(found.boxes).all()
 
 
-@pytest.mark.parametrize(("number", "reason"), [(3, "class number 3, but has only 3 labels"), (3e20, "class number")])
+@pytest.mark.parametrize(("number", "reason"), [(4, "class number 4, but has only 3 labels"), (3e20, "class number")])
 def test_class_without_label_is_model_failure(tmp_path: Path, number: float, reason: str) -> None:
     model = detector(write(tmp_path, graphs.rows([[8, 8, 9, 9, 0.9, number]])))
     with pytest.raises(InferenceError, match=reason):
