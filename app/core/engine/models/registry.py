@@ -200,9 +200,8 @@ class Registry:
             if registration.servable is not None and not registration.servable.unavailable_reason:
                 return registration
         elif versions is None:
-            if (model := name.removesuffix(_VIEW_SUFFIX)) in self._models and (
-                view := self.find(model, version).tensor_view
-            ):
+            model = name.removesuffix(_VIEW_SUFFIX)
+            if model in self._models and (view := self.find(model, version).tensor_view):
                 return view
             message = f"Model {name!r} is not known" if name else "The request names no model"
             raise _not_found(message, "This server has", self._models)

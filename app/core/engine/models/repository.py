@@ -163,10 +163,7 @@ class Repository:
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None]:
-        """Hold the lock of one model.
-
-        Raise MODEL_NOT_READY if the lock is not free in time, INVALID_REQUEST for a tensor view.
-        """
+        """Hold the lock of a model. Raise MODEL_NOT_READY if it is not free in time, INVALID_REQUEST for a view."""
         if (owner := self.registry.owner(name)) not in ("", name):
             raise invalid(f"{name!r} is the tensor view of the model {owner!r}; load or unload {owner!r}")
         lock = self._locks.get(name)

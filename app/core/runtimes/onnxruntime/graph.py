@@ -13,7 +13,8 @@ from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.core.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement
 from app.core.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.core.runtimes.onnxruntime.session import GraphSession
-from tasks.inference.error import ErrorKind, InferenceError, model_failed
+from tasks.inference.error import model_failed
+from tasks.inference.limits import too_large
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 
@@ -247,7 +248,6 @@ class ImageGraph:
             size = self.preprocessing.height, self.preprocessing.width
             max_pixels = _MAX_ENLARGEMENT * math.prod(rule.input_size(height, width) if rule else size)
             if height * width > max_pixels:
-                advice = 'declare a larger {"preprocessing": {"size": [height, width]}} in model-settings.json'
-                message = f"Expected images of at most {max_pixels:,} pixels, got {height}x{width}; {advice}"
-                raise InferenceError(ErrorKind.TOO_LARGE, message)
+                unit = 'pixels in an image ("preprocessing": {"size": [height, width]} in model-settings.json)'
+                raise too_large(max_pixels, unit, height * width)
         return self.session.run(tensors)

@@ -24,10 +24,7 @@ from tasks.vision.request import ImageItem
 
 
 class OnnxImageModel(msgspec.Struct, frozen=True, eq=False):
-    """A model of images. `predict` converts the outputs for one input to its prediction.
-
-    It also runs its graph on the raw tensors of its tensor view, which no request mixes with images.
-    """
+    """A model of images, and of the tensors of its view. `predict` makes a prediction of the outputs for one image."""
 
     graph: ImageGraph
     match: Match
