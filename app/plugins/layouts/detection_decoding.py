@@ -85,8 +85,7 @@ def find_candidates(answer: RawOutputs, item: DetectionInput, *, reading: Readin
     scores = pair_scores(tensors["scores"], len(boxes))
     if reading.convention.scores != "probabilities":
         scores = softmax(scores, axis=1) if reading.convention.scores == "softmax" else sigmoid(scores)
-    numbers: NDArray[np.intp] = np.arange(scores.shape[1])
-    numbers = numbers[numbers != reading.background]
+    numbers = np.array([number for number in range(scores.shape[1]) if number != reading.background], np.intp)
     scores = scores[:, numbers]
     best = scores.max(axis=1)
     chosen = best_indices(best, item.floor, MAX_BOXES)

@@ -57,7 +57,8 @@ def with_operators() -> Any:
         return torch.stack(kept)
 
     operators.impl("nms", suppress, "CPU")
-    importlib.import_module("torchvision.ops.boxes")._assert_has_ops = lambda: None
+    boxes: Any = importlib.import_module("torchvision.ops.boxes")
+    boxes._assert_has_ops = lambda: None
     torch.manual_seed(0)
     torch.library.kept = operators
     return torch

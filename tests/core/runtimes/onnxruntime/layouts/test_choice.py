@@ -26,7 +26,6 @@ READ, EMBED = TaskType.IMAGE_TEXT_TO_TEXT, TaskType.TENSOR
 MASKS = (1, 32, 40, 40)
 STRIDES = (8, 16, 32)
 IMAGE = TensorSpec(name="images", datatype=Datatype.FP32, shape=(-1, 3, 64, 64))
-SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1, 2))
 DECLARED, FILE, CONFIG, BY_SHAPE, GUESS = (
     Origin.DECLARED, Origin.MODEL_FILE, Origin.CONFIG, Origin.SHAPES, Origin.GUESSED
 )  # fmt: skip
@@ -258,15 +257,6 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
 )
 def test_outputs_that_almost_fit_a_layout_are_rejected(shapes: Shapes) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
-        chosen(shapes, evidence())
-
-
-def test_post_processed_boxes_need_target_sizes_input() -> None:
-    shapes: Shapes = {"labels_ids": (1, 300), "boxes": (1, 300, 4), "scores": (1, 300)}
-    graph_view = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
-    found = choose_layout(graph_view, [])
-    assert (found.layout, found.task_type, found.classes) == ("detections", DETECT, None)
-    with pytest.raises(ModelError, match='several readings: "unit": "pixel" or "fraction", "background"'):
         chosen(shapes, evidence())
 
 
