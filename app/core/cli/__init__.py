@@ -137,11 +137,9 @@ def _sentence(error: CycloptsError) -> str:
 
 def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequence[str]) -> None:
     """Say what replaces a removed command or option, or which plugins that are not loaded have or may have it."""
-    options = [word.partition("=")[0] for word in words if word.startswith("--")]
-    if isinstance(error, UnknownOptionError):
-        # Options in the file of `--config` are called `[name]`.
-        option = (error.token.keyword or error.token.value).partition("=")[0]
-        options = [f"--{option.strip('-[]').replace('_', '-')}"]
+    # Options in the file of `--config` are called `[name]`.
+    token = (error.token.keyword or error.token.value) if isinstance(error, UnknownOptionError) else ""
+    options = [f"--{word.partition('=')[0].strip('-[]').replace('_', '-')}" for word in (*words, token)]
     names = (words[0], *(f"{words[0]} {option}" for option in options))
     if advice := next(filter(None, map(removed_advice, names)), ""):
         sys.stderr.write(f"{advice}\n")
@@ -158,8 +156,8 @@ def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequen
 def _removed_value(words: Sequence[str]) -> str:
     """Return what replaces a value of an option that was removed; "" if there is none."""
     words = " ".join(words).replace("=", " ").split()
-    pairs = pairwise(words[1:])
-    return next(filter(None, (removed_advice(f"{words[0]} {option} {value}") for option, value in pairs)), "")
+    names = (f"{words[0]} {option} {value}" for option, value in pairwise(words[1:]))
+    return next(filter(None, map(removed_advice, names)), "")
 
 
 def _enable_plugins(arguments: list[str]) -> None:

@@ -48,7 +48,6 @@ def read_image(file: Path, limits: Limits) -> bytes:
         check_size(*size, limits.max_pixels, limits.max_image_side)
     except InferenceError as error:
         formats = re.match(r"Expected an encoded image \((.*?)\)", error.message)
-        # The page says the same.
         text = f"{file} is not an image. Supported: {formats[1]}" if formats else f"{file}: {error}"
         raise ModelError(text) from None
     return data

@@ -77,8 +77,7 @@ def reject_unused(reason: str, options: Mapping[str, object]) -> None:
 
     Raise SettingsError naming the options.
     """
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given:
+    if given := [name for name, value in options.items() if value is not None and value is not False]:
         raise SettingsError(f"{', '.join(given)}: no effect {reason}")
 
 
