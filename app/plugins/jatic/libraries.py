@@ -46,7 +46,7 @@ class _MaiteClass:
 
 
 def own_scores(answer: Any, path: str, _: TaskType) -> object:
-    """Return a detection target whose (N, C) scores of all classes are those of its labels, and others unchanged."""
+    """Return a detection target whose (N, C) scores become the scores of its labels, and others unchanged."""
     if any(not hasattr(answer, name) for name in ("boxes", "labels", "scores")):
         return answer
     scores, numbers = array(answer.scores, f"{path}.scores"), array(answer.labels, f"{path}.labels")

@@ -91,8 +91,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         mean: means of R, G, B; `std` are their standard deviations.
         bgr: whether the input's first channel is blue.
         crop: the library whose rounding is used: `torchvision` truncates sides, and rounds offsets half to even;
-            `transformers` also rounds these down; `paddle` rounds sides, also of `pad`; `mmlab` only those of `pad`.
-        box_scale: the scale that maps boxes back: `axes` for that of each axis; for `letterbox` and `pad`, `common` for
+            `transformers` also rounds these down; `paddle` rounds sides, also of `pad`; `mmlab` only for `pad`.
+        box_scale: the scale that maps boxes back: `axes` for one for each axis; for `letterbox` and `pad`, `common` for
             the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
@@ -118,7 +118,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
     """What one source declares: the settings, a file, or the layout; None or 0 for undeclared fields.
 
-    The fields are those of `Preprocessing`, unless they are described here.
+    The fields have the meaning of `Preprocessing`'s, unless they are described here.
 
     Attributes:
         origin: the source; for a layout CONVENTION if one exporter uses it, GUESSED if its models are known to differ.
