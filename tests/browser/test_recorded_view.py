@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import box_of, open_page
-from tests.browser.try_view import IMAGES, expect_findings, rows
+from tests.browser.try_view import ARE_OPAQUE, IMAGES, expect_findings, rows
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.servers.server_process import run_server
@@ -138,16 +138,7 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
         expect(dialog.get_by_role("listitem")).to_have_count(5)
         expect(dialog).to_contain_text("120 (int)")
         expect(dialog).to_contain_text(HTML_TEXT)
-        page.wait_for_function(
-            """() => {
-              const canvas = document.querySelector("dialog canvas.image");
-              if (canvas.width === 0) return false;
-              // Chromium warns about repeated reads of a canvas, so this reads a copy.
-              const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-              copy.drawImage(canvas, -canvas.width / 2, -canvas.height / 2);
-              return copy.getImageData(0, 0, 1, 1).data[3] === 255;
-            }"""
-        )
+        page.wait_for_function(ARE_OPAQUE, arg="dialog canvas.image")
         expect(page).to_have_url(re.compile("&id="))
         dialog.get_by_role("button", name="Older").click()
         expect(dialog).to_contain_text("110 (int)")

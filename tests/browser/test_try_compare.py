@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
-from tests.browser.try_view import HELD_IMAGES, IMAGES, expect_drawn, expect_findings, infer
+from tests.browser.try_view import ARE_OPAQUE, HELD_IMAGES, IMAGES, expect_drawn, expect_findings, infer
 
 # Whether something is drawn within a pixel of the middle of each side of a box: (canvas, box, size of the image).
 IS_DRAWN = """([side, [left, top, right, bottom], [width, height]]) => {
@@ -104,18 +104,6 @@ def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser,
         expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
 
 
-# Whether both images are drawn: their centres are opaque.
-ARE_OPAQUE = """() => {
-  const canvases = [...document.querySelectorAll("canvas.image")];
-  return canvases.length === 2 && canvases.every((canvas) => {
-    if (!canvas.width || !canvas.height) return false;
-    const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-    copy.drawImage(canvas, -canvas.width / 2, -canvas.height / 2);
-    return copy.getImageData(0, 0, 1, 1).data[3] === 255;
-  });
-}"""
-
-
 def test_both_images_are_shown_if_the_answers_arrive_before_the_image_is_decoded(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#models") as page:
         page.add_init_script(HELD_IMAGES)
@@ -127,7 +115,8 @@ def test_both_images_are_shown_if_the_answers_arrive_before_the_image_is_decoded
             page.wait_for_event("response")
         page.evaluate("window.release()")
         expect(page.get_by_text("5 in both")).to_be_visible()
-        page.wait_for_function(ARE_OPAQUE)
+        expect(page.locator("canvas.image")).to_have_count(2)
+        page.wait_for_function(ARE_OPAQUE, arg="canvas.image")
         expect(page.get_by_role("alert")).to_be_hidden()
 
 

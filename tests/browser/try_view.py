@@ -117,6 +117,18 @@ def assert_drawn(page: Page, model: str, records: list[dict[str, Any]], width: i
     assert result["farthest"] < 1
 
 
+# Whether all canvases of a selector are drawn: their centres are opaque. Chromium warns about repeated reads of a
+# canvas, so this reads a copy.
+ARE_OPAQUE = """selector => {
+  const canvases = [...document.querySelectorAll(selector)];
+  return canvases.length > 0 && canvases.every((canvas) => {
+    if (!canvas.width || !canvas.height) return false;
+    const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, -canvas.width / 2, -canvas.height / 2);
+    return copy.getImageData(0, 0, 1, 1).data[3] === 255;
+  });
+}"""
+
 PIXEL = """([name, x, y]) => {
   const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   copy.drawImage(document.querySelector(`canvas.${name}`), -x, -y);
