@@ -1,16 +1,20 @@
 """Test OpenAI's API: answers, streams, tokens, errors and what the engine sees of a request."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
 from metadata.request import MetadataEntry
+from tasks.image_text_to_text import Answers, Grounding, PromptedImage
 from tasks.inference.error import ErrorKind
+from tasks.object_detection import DetectedObject
+from tasks.task import TextChunk
 from tests.support.data.chariot import IMAGE
 from tests.support.data.images import encode_base64
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
@@ -193,6 +197,28 @@ def test_error_after_the_first_chunk_is_an_event() -> None:
         assert client.post(CHAT, json=speaker()).json()["error"]["type"] == "server_error"
     assert parts[-1]["error"]["type"] == "server_error"
     assert "broken" in parts[-1]["error"]["message"]
+
+
+class PointingModel(ScriptedModel):
+    """Locates a box in each answer."""
+
+    found = Grounding([DetectedObject("box", 0.9, 1, 2, 3, 4)])
+
+    def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
+        return [msgspec.structs.replace(answers, grounding=[self.found]) for answers in super().__call__(inputs)]
+
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
+        for chunk in super().stream(inputs):
+            yield msgspec.structs.replace(chunk, grounding=self.found if chunk.final else None)
+
+
+def test_message_has_what_its_answer_locates() -> None:
+    box = {"label": "box", "score": 0.9, "xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}
+    with TestClient(app_of_protocol(scripted_engine(PointingModel("a", " box")), "openai")) as client:
+        message = complete(client, speaker())["choices"][0]["message"]
+        assert (message["content"], message["grounding"]) == ("a box", {"objects": [box], "note": ""})
+        events = parse_events(client.post(CHAT, json=speaker(stream=True)).content)
+    assert [event["choices"][0]["delta"] for event in events][-1] == {"grounding": message["grounding"]}
 
 
 def test_overloaded_server_answers_with_retry_after() -> None:
