@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 
 from tests.plugins.layouts.test_detr import write_scaling
+from tests.support.models.tiny_language import talker
 from tests.support.servers.apps import PYTHON_MODELS
 from tests.support.servers.client_environments import python_with, run_checks
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
@@ -100,6 +101,13 @@ def test_docling_reads_layouts_figures_and_texts(server: ServerProcess, models: 
 
 def test_openai_clients_pass_checks(server: ServerProcess) -> None:
     run_checks("openai", "with_openai", server.address)
+
+
+@pytest.mark.parametrize("client", ["structured", "llama_index"])
+def test_clients_get_structured_answers(client: str, tmp_path: Path) -> None:
+    talker(tmp_path / "talker")
+    with run_server("--model-repository", str(tmp_path), "--max-new-tokens", "2048") as process:
+        run_checks(client, f"with_{client}", process.address)
 
 
 def test_label_studio_converts_predictions_back_to_the_records(server: ServerProcess) -> None:
