@@ -27,13 +27,8 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the answers of a vision-language model are read.
 
     Attributes:
-    <<<<<<< HEAD
         grounding: the form in which its answers print boxes, points and polygons, or `none`; by default the
             architecture determines it.
-    =======
-        grounding: the form in which its answers print boxes, points and polygons; by default the architecture's
-            form, or `none`.
-    >>>>>>> b8f2676d (style: repeat the noun where a pronoun stood for it)
     """
 
     grounding: (
