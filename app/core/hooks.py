@@ -39,10 +39,7 @@ class Ref(Struct, Generic[T], frozen=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when the command runs.
-
-    `group` is its heading in the list of commands.
-    """
+    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when it runs. `group` is its heading."""
 
     name: str
     help: str
