@@ -39,7 +39,7 @@ class Ref(Struct, Generic[T], frozen=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when it runs. `group` is its heading."""
+    """A command of ``charioteer``: a function or an `App` of cyclopts, imported when it runs. `group` is a heading."""
 
     name: str
     help: str
