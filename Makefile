@@ -157,7 +157,7 @@ $(BIN)/python:
 
 # Stamp files make the second start fast: pip runs again only if pyproject.toml changed.
 $(VENV)/.serve: pyproject.toml | $(BIN)/python
-	@echo "Installing Charioteer and about 60 packages into $(VENV); this takes a minute ..."
+	@echo "Installing Charioteer and its packages into $(VENV); this takes a minute ..."
 	@rm -f $@
 	@{ $(PIP:--quiet=) --progress-bar off --editable '.[demo]' && touch $@; } | awk '\
 		/^Collecting/ { printf "  %d %s\n", ++count, $$2; fflush() } \
