@@ -57,8 +57,8 @@ if [ -n "${ONNXRUNTIME:-}" ]; then
 fi
 
 if [ "${TRANSFORMERS:-yes}" = no ]; then
-    pip uninstall --quiet --yes transformers annotated-doc annotated-types llguidance pydantic pydantic-core regex \
-        safetensors shellingham typer typing-inspection
+    pip uninstall --quiet --yes transformers annotated-doc annotated-types pydantic pydantic-core regex safetensors \
+        shellingham typer typing-inspection
 fi
 
 mkdir -p "$prefix/share/charioteer"

@@ -47,7 +47,8 @@ def replacing_file(path: Path, mode: int | None = None) -> Generator[BinaryIO]:
         temporary.replace(path)
     except OSError as error:
         # People do not know the name of the temporary file.
-        error.filename, error.filename2 = str(path), None
+        if error.filename is not None:
+            error.filename, error.filename2 = str(path), None
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -33,7 +33,8 @@ _TEXTS = {
 def _recognise(view: GraphView) -> Match | None:
     is_declared = view.declared_layout == _NAME
     found = find_outputs(view, declared=is_declared)
-    if found is None or view.declared_layout not in (None, _NAME):
+    has_contract = view.model_files.metadata.contract is not None and not is_declared
+    if found is None or has_contract or view.declared_layout not in (None, _NAME):
         return None
     declared = view.model_files.settings.of(DetectionSettings)
     convention, choices = decide_reading(found, view, declared)

@@ -101,7 +101,7 @@ def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
         ((SHAPE, "--name", "classifier", "--candidate-labels", "dog"), "charioteer: --candidate-labels: Expected none"),
         ((SHAPE, "--name", "classifier", "--object", "2", "--draw", "/tmp/x.png"), "Cannot draw object 2"),
         ((SHAPE, "--name", "classifier", "--draw", "/nowhere/x.png"), "there is no folder /nowhere"),
-        ((IMAGES.parent / "models" / "demo.txt", "--name", "detector"), "Expected an encoded image"),
+        ((IMAGES.parent / "models" / "demo.txt", "--name", "detector"), "is not an image. Supported: JPEG"),
     ],
 )
 def test_explain_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
