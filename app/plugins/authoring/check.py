@@ -15,15 +15,15 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.core.cli.inputs import predict_records, read_image
 from app.core.cli.model_options import MODEL_PATH, takes_models, with_path
-from app.core.cli.samples import SAMPLE_TEXT, sample_image
 from app.core.cli.terminal import console, counted, printable, progress, table
 from app.core.engine.models.repository import chariot_name_warning
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.inputs import predict_records, read_image
+from app.samples import SAMPLE_TEXT, sample_image
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.error import InferenceError, truncate
 from tasks.inference.limits import Limits

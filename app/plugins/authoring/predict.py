@@ -9,13 +9,13 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.core.cli.inputs import choose_model, predict_records, read_assignments, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, counted, error_console, printable, prints_to_stderr, reject_unused, table
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.inputs import choose_model, predict_records, read_assignments, read_image
 from app.plugins.authoring.drawing.image import check_image_path, write_image
 from app.plugins.authoring.drawing.image import draw as draw_records
 from tasks.inference.error import InferenceError

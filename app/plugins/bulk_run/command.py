@@ -14,7 +14,6 @@ from cyclopts.validators import Number
 from app import __version__
 from app.clients.credentials import CredentialsError
 from app.clients.protocol import InferenceClientError
-from app.core.cli.inputs import read_assignments
 from app.core.cli.interruption import exit_interrupted
 from app.core.cli.model_options import given_options, takes_models
 from app.core.cli.terminal import Bar, counted, error_console, printable, progress, reject_unused, stop
@@ -23,6 +22,7 @@ from app.core.server.process_setup import configure_process
 from app.core.settings.images import ImageSettings
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
+from app.inputs import read_assignments
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.model import ServerOptions
 from app.plugins.recording.sources import Source, SourceImage

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from app.clients.threads import map_in_threads
-from app.core.cli.inputs import choose_model
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import SETTINGS_FILE
 from app.core.settings.server import ModelOptions, OperationSettings
+from app.inputs import choose_model
 from app.plugins.bulk_run.parts import to_batches
 from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
 from app.plugins.evaluation.model import ServerOptions, served_model

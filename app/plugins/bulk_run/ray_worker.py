@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from app.core.cli.inputs import choose_model
 from app.core.plugins import registry
 from app.core.server.process_setup import configure_process
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.server import SettingsError
+from app.inputs import choose_model
 from app.plugins.bulk_run.job import predict_all
 from app.plugins.bulk_run.predictors import LocalPredictor
 from app.plugins.recording.export.parquet import to_arrow

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from app.core.cli.samples import sample_image
+from app.samples import sample_image
 
 Pixels = NDArray[np.uint8]
 

@@ -187,7 +187,7 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
     by_environment = options.model is None and options.model_repository is None
     if by_environment and (options.model_dir is None or not of_images):
         return None
-    from app.core.cli.inputs import choose_model
+    from app.inputs import choose_model
 
     return choose_model(options, images.name)
 

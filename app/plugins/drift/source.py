@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.core.cli.inputs import predict_records
 from app.core.cli.terminal import Bar, counted, progress
 from app.core.settings.model import ModelSource
+from app.inputs import predict_records
 from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, NO_TRIAL, InferenceQuery

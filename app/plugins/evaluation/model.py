@@ -15,11 +15,11 @@ from cyclopts.validators import Number
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
 from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records, Retries
-from app.core.cli.inputs import choose_model, predict_records, read_assignments
 from app.core.cli.terminal import error_console, printable, reject_unused
 from app.core.settings.environment import RARE
 from app.core.settings.model import ModelSource
 from app.core.settings.server import ModelOptions
+from app.inputs import choose_model, predict_records, read_assignments
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.collection import InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item

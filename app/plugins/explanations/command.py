@@ -10,13 +10,13 @@ from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, Positive
 from cyclopts.validators import Number
 from rich.table import Table
 
-from app.core.cli.inputs import choose_model, input_tensor, read_image
 from app.core.cli.model_options import takes_models
 from app.core.cli.terminal import console, error_console, printable, prints_to_stderr, progress, table
 from app.core.engine.models.servable import Servable
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions
+from app.inputs import choose_model, input_tensor, read_image
 from app.plugins.authoring.drawing.image import check_image_path, overlay_heat_map, write_image
 from app.plugins.authoring.drawing.image import draw as draw_records
 from app.plugins.explanations.explainer import explainer_of

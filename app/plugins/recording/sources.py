@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 import httpx
 import msgspec
 
-from app.core.cli.inputs import IMAGE_ENDINGS
 from app.core.engine.error_text import error_text, needs_extra
 from app.core.settings.server import SettingsError
+from app.inputs import IMAGE_ENDINGS
 from app.plugins.recording.inference import DIGEST
 from metadata.request import MetadataEntry
 

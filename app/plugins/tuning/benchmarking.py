@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from app.core.assembly.models import load
-from app.core.cli.samples import SAMPLE_TEXT
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
@@ -21,6 +20,7 @@ from app.core.engine.scheduling.admission import QueueLimits
 from app.core.settings.model import ModelSource
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.plugins.tuning.candidates import Candidate
+from app.samples import SAMPLE_TEXT
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec

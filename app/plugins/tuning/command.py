@@ -9,13 +9,13 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, ExistingFile, NormFloat, PositiveInt
 from cyclopts.validators import Number
 
-from app.core.cli.inputs import read_image
-from app.core.cli.samples import sample_image
 from app.core.cli.terminal import console, printable, progress
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import SETTINGS_FILE, ModelError
 from app.core.settings.server import ServerSettings
+from app.inputs import read_image
 from app.report import Mark, Report, Table, print_report
+from app.samples import sample_image
 
 _ROUNDS = 3
 

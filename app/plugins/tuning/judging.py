@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.clients.protocol import InferenceClientError, Records
-from app.core.cli.inputs import read_image
 from app.core.runtimes.onnxruntime.precision import QuantizationVerdict, is_accelerated
 from app.core.settings.model import ModelError, ModelSource
+from app.inputs import read_image
 from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.evaluation.model import local_predictor

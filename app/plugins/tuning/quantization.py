@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from app import __version__
 from app.core.assembly.discovery import model_at
-from app.core.cli.inputs import list_images
 from app.core.engine.error_text import needs_extra
 from app.core.runtimes.folder import CONFIGURATION
 from app.core.runtimes.onnxruntime.files.model_files import read_model_files
@@ -24,6 +23,7 @@ from app.core.runtimes.onnxruntime.precision import PROVENANCE_FILE, Quantizatio
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.core.wire.bytes_elements import BinaryElement
+from app.inputs import list_images
 from app.plugins.tuning.judging import MIN_IMAGES, QuantizationJudge
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits

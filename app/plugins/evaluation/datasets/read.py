@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.cli.inputs import list_images
+from app.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, LabelErrors
 from app.plugins.evaluation.datasets.coco import read_coco
 from app.plugins.evaluation.datasets.files import DatasetFormat, DatasetOptions, read_item, rows_of

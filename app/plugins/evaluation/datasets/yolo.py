@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import yaml
 
-from app.core.cli.inputs import list_images
 from app.core.runtimes.label_files import read_name
+from app.inputs import list_images
 from app.plugins.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject
 from app.plugins.evaluation.datasets.files import (
     DatasetOptions,
