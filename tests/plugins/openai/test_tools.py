@@ -78,15 +78,15 @@ def test_answer_follows_the_response_format(client: TestClient[Litestar], member
 @pytest.mark.parametrize(
     ("members", "names"),
     [
-        ({"tool_choice": NAMED}, {"weather"}),
-        ({"tool_choice": "required"}, {"weather", "now"}),
-        ({"tool_choice": "required", "parallel_tool_calls": False}, {"weather", "now"}),
-        ({"tool_choice": "required", "tools": [function("f", UNSUPPORTED)]}, {"f"}),
+        ({"tool_choice": NAMED}, ["weather"]),
+        ({"tool_choice": "required"}, ["now", "weather"]),
+        ({"tool_choice": "required", "parallel_tool_calls": False}, ["now", "weather"]),
+        ({"tool_choice": "required", "tools": [function("f", UNSUPPORTED)]}, ["f"]),
     ],
     ids=str,
 )
 def test_required_function_is_called_with_valid_arguments(
-    client: TestClient[Litestar], members: Any, names: set[str]
+    client: TestClient[Litestar], members: Any, names: list[str]
 ) -> None:
     members = {"tools": TOOLS, "max_tokens": 600, **members}
     choice = choice_of(client, **members)
