@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.core.engine.models.registry import list_choices
+from app.core.engine.error_text import list_choices
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions, SettingsError

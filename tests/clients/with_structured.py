@@ -52,7 +52,7 @@ def check_langchain(_: Any, url: str) -> None:
     model = langchain.ChatOpenAI(base_url=f"{url}/openai/v1", api_key="none", **OPTIONS)
     for method in ("json_schema", "function_calling"):
         assert isinstance(model.with_structured_output(Shape, method=method).invoke("Which shape?"), Shape)
-    bound = model.bind_tools([Shape], tool_choice="any")
+    bound: Any = model.bind_tools([Shape], tool_choice="any")
     reply = bound.invoke("Which shape?")
     assert all(Shape(**call["args"]) for call in reply.tool_calls)
     assert reply.tool_calls

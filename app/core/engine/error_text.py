@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from app.core.settings.model import ModelSource
@@ -16,6 +16,9 @@ _HARMLESS = "\n\xa0\u200c\u200d"
 _MAX_CHARACTERS = 4096
 """Characters of an exception's message that clients get: a model may put whole arrays into it."""
 
+_MAX_CHOICES = 10
+"""Maximum number of names in an error; a repository may have hundreds of models."""
+
 
 def printable_text(value: object) -> str:
     """Return the text of a value for a terminal, with control characters as visible escapes."""
@@ -23,6 +26,14 @@ def printable_text(value: object) -> str:
         character if character.isprintable() or character in _HARMLESS else repr(character)[1:-1]
         for character in str(value)
     )
+
+
+def list_choices(choices: Iterable[str]) -> str:
+    """Return the names to choose from, for an error: at most ten, and the number of the others."""
+    names = tuple(choices)
+    more = len(names) - _MAX_CHOICES
+    listed = ", ".join(names[:_MAX_CHOICES]) or "no models"
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def redact_paths(reason: str, source: ModelSource) -> str:

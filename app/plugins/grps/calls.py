@@ -10,7 +10,8 @@ import yaml
 
 from app import __version__
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registration, Registry, list_choices
+from app.core.engine.error_text import list_choices
+from app.core.engine.models.registry import Registration, Registry
 from app.core.protocols.protocol import Permission
 from app.core.protocols.status import http_status
 from app.plugins.grps.messages import GrpsMessage, with_success_status

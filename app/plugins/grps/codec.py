@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from app.core.engine.engine import Engine
-from app.core.engine.models.registry import Registry, list_choices
+from app.core.engine.error_text import list_choices
+from app.core.engine.models.registry import Registry
 from app.core.engine.models.servable import Servable
 from app.core.engine.request_context import RequestContext
 from app.core.engine.streams.text_stream import Chunk

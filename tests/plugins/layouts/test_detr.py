@@ -254,7 +254,7 @@ def test_keypoints_of_one_class_belong_to_their_queries(tmp_path: Path, labels: 
     points = np.zeros((1, 4, 17, 8), np.float32)
     points[0, 1, 3, :3] = [0.25, 0.5, graphs.logit(0.8)]
     outputs = rf_outputs()
-    outputs = {**outputs, "labels": outputs["labels"][..., :2] - np.float32([0, 9]), "keypoints": points}
+    outputs = {**outputs, "labels": outputs["labels"][..., :2] - np.array([0, 9], np.float32), "keypoints": points}
     outputs["labels"][0, 1, 0] = graphs.logit(0.95)
     file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, 64, 64))
     found = detect(file, WIDE, labels=labels)

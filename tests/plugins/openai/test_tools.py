@@ -14,6 +14,8 @@ from tests.plugins.openai.test_chat import CHAT, parse_events, text_of
 from tests.support.models.tiny_language import talker
 from tests.support.servers.apps import app_with_sources
 
+pytestmark = pytest.mark.slow
+
 WEATHER: dict[str, Any] = {
     "type": "object",
     "properties": {"city": {"enum": ["Rome", "Paris"]}, "unit": {"$ref": "#/$defs/Unit"}},

@@ -8,14 +8,13 @@ from typing import cast
 
 import msgspec
 
-from app.core.engine.error_text import is_ctrl_c, redact_paths
+from app.core.engine.error_text import list_choices, redact_paths
+from app.core.engine.models.loading import load_model
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
 LATEST = "latest"
-_MAX_CHOICES = 10
-"""Maximum number of names in an error; a repository may have hundreds of models."""
 
 CHARIOT_PREFIX = "m-"
 """The prefix of a Chariot id in the path ``/v2/models/m-<id>``."""
@@ -283,34 +282,11 @@ def _with_health(registration: Registration) -> Registration:
     )
 
 
-def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
-    """Load `source` with `load`.
-
-    Raise ModelError for every exception: a failure in a framework or in a model's own code must affect this model only.
-    """
-    try:
-        return load(source)
-    except ModelError:
-        raise
-    except BaseException as error:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the server
-        if is_ctrl_c(error):
-            raise
-        raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
-
-
 @lru_cache(maxsize=1024)
 def version_sort_key(version: str) -> tuple[tuple[int, ...], str]:
     """Return a sort key with 10 after 9, and 1.10 after 1.9; names that are not numbers come first."""
     numbers = version.removeprefix("v").split(".")
     return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
-
-
-def list_choices(choices: Iterable[str]) -> str:
-    """Return the names to choose from, for an error: at most ten, and the number of the others."""
-    names = tuple(choices)
-    more = len(names) - _MAX_CHOICES
-    listed = ", ".join(names[:_MAX_CHOICES]) or "no models"
-    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _not_found(message: str, prefix: str, choices: Iterable[str]) -> InferenceError:

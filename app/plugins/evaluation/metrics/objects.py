@@ -43,7 +43,7 @@ def measure_objects(
     figures = figures_of(values, titles)
     if {prediction.label for result in results for prediction in result.predictions} - {*overall.coco.labels}:
         # Chariot's mAP counts these labels as 0. Few readers of the first figures expect that.
-        figures = sorted(figures, key=lambda figure: figure.name == _CHARIOT_MAP)
+        figures = tuple(sorted(figures, key=lambda figure: figure.name == _CHARIOT_MAP))
     if evaluator is None:
         notes = ("There is neither an object in the dataset nor a prediction: nothing to measure.",)
         return Measures(figures=figures, notes=notes)

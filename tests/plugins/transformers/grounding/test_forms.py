@@ -43,11 +43,11 @@ READ = [
 
 @pytest.mark.parametrize(("family", "text", "expected"), READ)
 def test_boxes_are_in_pixels_of_the_image(family: str, text: str, expected: list[tuple[Any, ...]]) -> None:
+    approx: Any = pytest.approx
     found = read_grounding(FORMS[family], text, "<OD>", SIZE, INPUT, 0.75)
     assert found.note == ""
     assert found.objects == [
-        DetectedObject(label, 0.75, *(pytest.approx(number, abs=1e-3) for number in numbers))
-        for label, *numbers in expected
+        DetectedObject(label, 0.75, *(approx(number, abs=1e-3) for number in numbers)) for label, *numbers in expected
     ]
 
 

@@ -17,6 +17,8 @@ from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input, predict, request, text_input
 from tests.support.models import tiny_language, tiny_readers
 
+pytestmark = pytest.mark.slow
+
 SHAPE: dict[str, Any] = {
     "type": "object",
     "properties": {"color": {"enum": ["red", "blue"]}, "count": {"type": "integer", "minimum": 0, "maximum": 9}},
