@@ -7,7 +7,7 @@ import pytest
 from tests.support.removal import ROOT
 
 MAX_LINES = {
-    "the product": (62_500, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
+    "the product": (62_505, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
     "core": (20_700, ("app/core/**/*.py",)),
     "the page": (6_170, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
     "tests": (70_410, ("tests/**/*.py",)),

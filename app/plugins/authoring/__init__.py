@@ -1,8 +1,10 @@
 """Starter models, checks, archives and manifests of models, drawings, and folders of other servers."""
 
+from typing import Literal
+
 from app.core.hooks import Command, Plugin, Ref
 
-_COMMANDS = (
+_COMMANDS: tuple[tuple[Literal["Model", "Others"], str, str, str], ...] = (
     ("Model", "check", "models", "List the models that `serve` would load."),
     ("Model", "check", "check", "Show how a model is interpreted, and try it once."),
     ("Answers", "predict", "predict", "Run a model on one image, without a server."),

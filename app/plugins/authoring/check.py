@@ -200,12 +200,12 @@ def models(
     with progress("Reading models", len(sources)) as bar:
         for source in sources:
             cells = [printable(source.name), printable(source.version)]
-            path = printable(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
+            chariot_path = printable(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
             try:
                 description = describe(source)
                 labels = str(len(description.labels)) if description.labels else "-"
-                listing.add_row(*cells, description.task_type, printable(description.layout), labels, path)
+                listing.add_row(*cells, description.task_type, printable(description.layout), labels, chariot_path)
             except ModelError as error:
-                listing.add_row(*cells, "[red]cannot be served[/red]", printable(error), "", path)
+                listing.add_row(*cells, "[red]cannot be served[/red]", printable(error), "", chariot_path)
             bar.advance()
     terminal.print(listing)
