@@ -4,7 +4,7 @@ from typing import Literal
 
 from app.core.hooks import Command, Plugin, Ref
 
-_COMMANDS: tuple[tuple[Literal["Model", "Others"], str, str, str], ...] = (
+_COMMANDS: tuple[tuple[Literal["Model", "Answers", "Others"], str, str, str], ...] = (
     ("Model", "check", "models", "List the models that `serve` would load."),
     ("Model", "check", "check", "Show how a model is interpreted, and try it once."),
     ("Answers", "predict", "predict", "Run a model on one image, without a server."),
