@@ -109,7 +109,7 @@ def test_restart_of_each_process_loses_no_request(tmp_path: Path) -> None:
     config = config.replace("bind :80\n", f"bind 127.0.0.1:{front}\n").replace(
         "bind :8001", f"bind 127.0.0.1:{front_grpc}"
     )
-    options = ("--model-dir", str(DEMO_MODELS / "detector"), "--drain-delay", "3", "--no-tensorflow-serving")
+    options = ("--model-dir", str(DEMO_MODELS / "detector"), "--drain-delay", "5", "--no-tensorflow-serving")
     url = f"http://127.0.0.1:{front}/v2/models/m-detector/infer"
     statuses, done = list[int](), threading.Event()
 
@@ -134,10 +134,12 @@ def test_restart_of_each_process_loses_no_request(tmp_path: Path) -> None:
         stack.callback(lambda: [client.join() for client in clients])
         stack.callback(done.set)
         for index in range(2):
-            count = len(statuses)
             assert servers[index].stop() == 0
-            servers[index] = start(index)
-            wait_until(lambda count=count: len(statuses) > count + 20)
+            restarted = servers[index] = start(index)
+            # The next one stops when the proxy sends requests to this one again.
+            wait_until(
+                lambda server=restarted: "charioteer_inferences_total{" in httpx.get(f"{server.address}/metrics").text
+            )
         with grpc.insecure_channel(f"127.0.0.1:{front_grpc}") as channel:
             response = channel.unary_unary("/inference.GRPCInferenceService/ServerReady")(b"", timeout=60)
             assert message_class("inference.ServerReadyResponse").FromString(response).ready
