@@ -75,9 +75,10 @@ An option of `serve` is also looked up for its environment variable and its key 
 """
 
 
-def removed_advice(name: str) -> str:
-    """Return a sentence that says that `name` was removed and what to use; "" for other names."""
-    for removed, advice in REMOVED.items():
-        if removed == name or (name.startswith("/") and fnmatchcase(name, removed)):
-            return f"{name} was removed in version 0.3: {advice}"
+def removed_advice(*names: str) -> str:
+    """Return a sentence that says which of `names` was removed, the first one, and what to use; "" without one."""
+    for name in names:
+        for removed, advice in REMOVED.items():
+            if removed == name or (name.startswith("/") and fnmatchcase(name, removed)):
+                return f"{name} was removed in version 0.3: {advice}"
     return ""

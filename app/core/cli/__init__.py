@@ -140,8 +140,7 @@ def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequen
     # Options in the file of `--config` are called `[name]`.
     token = (error.token.keyword or error.token.value) if isinstance(error, UnknownOptionError) else ""
     options = [f"--{word.partition('=')[0].strip('-[]').replace('_', '-')}" for word in (*words, token)]
-    names = (words[0], *(f"{words[0]} {option}" for option in options))
-    if advice := next((found for name in names if (found := removed_advice(name))), ""):
+    if advice := removed_advice(words[0], *(f"{words[0]} {option}" for option in options)):
         sys.stderr.write(f"{advice}\n")
         return
     plugins = registry()
@@ -156,8 +155,7 @@ def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequen
 def _removed_value(words: Sequence[str]) -> str:
     """Return what replaces a value of an option that was removed; "" if there is none."""
     words = " ".join(words).replace("=", " ").split()
-    names = (f"{words[0]} {option} {value}" for option, value in pairwise(words[1:]))
-    return next((found for name in names if (found := removed_advice(name))), "")
+    return removed_advice(*(f"{words[0]} {option} {value}" for option, value in pairwise(words[1:])))
 
 
 def _enable_plugins(arguments: list[str]) -> None:
