@@ -16,8 +16,8 @@ from app.plugins.openai.wire import (
     WireChatRequest,
     WireFunction,
     WireResponseFormat,
+    WireTool,
     WireToolCall,
-    WireToolChoice,
 )
 from tasks.inference.error import invalid
 
@@ -71,7 +71,7 @@ def answer_format(wire: WireChatRequest) -> AnswerFormat:
     """Return the form of the answer that a request asks for. Raise INVALID_REQUEST, naming the member."""
     schema = _response_schema(wire.response_format)
     choice, functions = wire.tool_choice, [tool.function for tool in wire.tools or ()]
-    if isinstance(choice, WireToolChoice):
+    if isinstance(choice, WireTool):
         functions = [function for function in functions if function.name == choice.function.name]
     if not functions and choice not in (None, "none", "auto"):
         raise invalid("Expected one of the functions in tools", "tool_choice")
@@ -80,7 +80,7 @@ def answer_format(wire: WireChatRequest) -> AnswerFormat:
     names = [function.name for function in functions]
     if len(set(names)) < len(names):
         raise invalid("Expected each name once", "tools")
-    is_named, is_auto = isinstance(choice, WireToolChoice), choice in (None, "auto")
+    is_named, is_auto = isinstance(choice, WireTool), choice in (None, "auto")
     is_parallel = wire.parallel_tool_calls is not False and not is_named
     calls = _call_schema(functions, is_parallel=is_parallel)
     if is_auto and schema is not None:

@@ -69,14 +69,7 @@ class WireFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A function."""
-
-    type: Literal["function"]
-    function: WireFunction
-
-
-class WireToolChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The function that the model must call."""
+    """A function that the model may call, or must call as `tool_choice`."""
 
     type: Literal["function"]
     function: WireFunction
@@ -124,7 +117,7 @@ class WireChatRequest(WireModelName, frozen=True, kw_only=True):
     presence_penalty: Any = None
     max_completion_tokens: int | None = None
     tools: list[WireTool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | WireToolChoice | None = None
+    tool_choice: Literal["none", "auto", "required"] | WireTool | None = None
     parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
