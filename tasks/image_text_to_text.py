@@ -236,7 +236,7 @@ class ImageTextToText:
 def _conversation(
     images: Sequence[Image], parameters: GenerationParameters, limits: Limits, path: str
 ) -> PromptedImage:
-    messages: Sequence[Message] = parameters.messages or ()
+    messages = tuple(parameters.messages or ())
     check_messages(messages, len(images), limits, path)
     prompt = messages[-1].text
     if image_count(messages[-1:]) and not prompt.strip():

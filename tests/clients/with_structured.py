@@ -56,7 +56,7 @@ def check_langchain(_: Any, url: str) -> None:
     reply = bound.invoke("Which shape?")
     assert all(Shape(**call["args"]) for call in reply.tool_calls)
     assert reply.tool_calls
-    streamed = sum(bound.stream("Which shape?"), start=messages.AIMessageChunk(content=""))
+    streamed: Any = sum(bound.stream("Which shape?"), start=messages.AIMessageChunk(content=""))
     assert all(Shape(**call["args"]) for call in streamed.tool_calls)
     results = [messages.ToolMessage(content="seen", tool_call_id=call["id"]) for call in reply.tool_calls]
     assert model.invoke([messages.HumanMessage("Which shape?"), reply, *results]).content
