@@ -46,23 +46,25 @@ _MIN_CLOSE_SECONDS = 1.0
 class Service:
     """The parts of a server, built from its settings. Models are loaded when the application starts.
 
-    Every reload calls `discover` again, which returns the models to serve. Raise ModelError when there are no models,
-    or two models have the same name. Raise SettingsError when a setting needs a missing package, or the recording store
-    cannot be used.
+    Every reload calls `discover` again, which returns the models to serve; `found` is what it has returned already.
+    Raise ModelError when there are no models, or two models have the same name. Raise SettingsError when a setting
+    needs a missing package, or the recording store cannot be used.
 
     Attributes:
         authenticates: whether clients need a credential.
         home: returns the response to ``/`` for browsers; None without a page.
     """
 
-    def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
+    def __init__(
+        self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]], found: Sequence[ModelSource] = ()
+    ) -> None:
         self.settings = settings
         # The times of creation would be a second series for each counter and histogram.
         disable_created_metrics()
         self.metrics = metrics = CollectorRegistry()
         self.transport = open_transport(settings, metrics)
         self._drain_deadline: float | None = None
-        self.registry = Registry(discover())
+        self.registry = Registry(found or discover())
         self._exit_stack = ExitStack()
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(
@@ -71,7 +73,7 @@ class Service:
             msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
-            batched_observers=[RequestLog(), Metrics(metrics, self.registry.known_name)],
+            batched_observers=[RequestLog(), Metrics(metrics, self.registry.owner)],
         )
         enabled = registry().protocols(settings)
         self.grpc: GrpcServer | None = None

@@ -110,9 +110,10 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
     """
     from app.core.assembly.models import find_models
 
+    found = find_models(models)
     if not logs_json:
         # The imports below take longer than a person waits for a sign.
-        count = len(find_models(models))
+        count = len(found)
         with suppress(OSError):
             sys.stderr.write(f"Loading {count} model{'' if count == 1 else 's'} ...\n")
     from app.core.assembly.service import Service
@@ -120,7 +121,7 @@ def _run(models: ModelOptions, settings: ServerSettings, *, logs_json: bool) -> 
     from app.core.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
     from app.core.server.listen import ListenError
 
-    service = Service(settings, lambda: find_models(models))
+    service = Service(settings, lambda: find_models(models), found)
     check_bind_policy(settings, authenticates=service.authenticates)
     warn_about_clear_text(settings, authenticates=service.authenticates)
     # Hardly any of these objects is garbage, and a collection of all would delay the start.

@@ -21,11 +21,11 @@ _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 class Metrics:
     """Count inferences, their durations and invalid metadata. Explanations have their own metrics.
 
-    Each server has its own registry. Clients may invent names: `known_name` returns "" for those that no model has.
+    Each server has its own registry. Clients may invent names: `owner` returns "" for those that no model has.
     """
 
-    def __init__(self, registry: CollectorRegistry, known_name: Callable[[str], str]) -> None:
-        self._known_name = known_name
+    def __init__(self, registry: CollectorRegistry, owner: Callable[[str], str]) -> None:
+        self._owner = owner
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         labels = ("protocol", "model", "version", "outcome")
         self._inferences = counter(_INFERENCES, "Finished inference requests.", labels)
@@ -53,7 +53,7 @@ class Metrics:
 
     def observe(self, context: RequestContext, /) -> None:
         protocol, version = context.protocol, context.model_version
-        model = self._known_name(context.model_name)
+        model = context.model_name if self._owner(context.model_name) else ""
         outcome = context.outcome.value if context.outcome else "ok"
         if context.explanation:
             self._explanations.labels(protocol, model, version, outcome).inc()

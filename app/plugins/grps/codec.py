@@ -205,7 +205,7 @@ def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     A full match of a model's name comes first, because names may contain dashes. Otherwise, the longest known name
     before a dash separates name and version. The version is None if none is given. Raise MODEL_NOT_FOUND.
     """
-    if registry.known_name(model):
+    if registry.owner(model):
         return model, None
     if model:
         kind, message = ErrorKind.MODEL_NOT_FOUND, f"Model {quote_value(model)} is not known"

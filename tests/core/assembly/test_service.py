@@ -32,7 +32,7 @@ def test_limit_has_the_same_default_everywhere(name: str) -> None:
 def test_engine_uses_the_configured_limits() -> None:
     values = {name: name == "allow_avif_jpeg2000" or number for number, name in enumerate(NAMES, 11)}
     settings = settings_of_main_port(**values)
-    service = Service(settings, lambda: discover(DEMO_MODELS / "detector"))
+    service = Service(settings, pytest.fail, found=discover(DEMO_MODELS / "detector"))
     limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, downscale=None))
     assert {name: limits[name] for name in NAMES if name in LIMITS} == {
         name: value for name, value in values.items() if name in LIMITS

@@ -118,7 +118,7 @@ def test_page_and_home_show_requests_errors_and_latency_of_each_model(
     monitor: Monitor,
 ) -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry, monitor.engine.registry.known_name)
+    metrics = Metrics(registry, monitor.engine.registry.owner)
     client = TestClient(app_with_parts(monitor.engine, Monitor(monitor.engine, registry).parts))
     for event in (EVENT, msgspec.structs.replace(EVENT, total=10_000_000, protocol="grps"), FAILURE):
         metrics.observe(event)

@@ -82,7 +82,7 @@ def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_
     if protocol == "label-studio":  # off by default
         protocols = registry().protocols(registry().settings(label_studio=True)).http
     metrics = CollectorRegistry()
-    engine.attach(Parts(observers=(Metrics(metrics, engine.registry.known_name),)))
+    engine.attach(Parts(observers=(Metrics(metrics, engine.registry.owner),)))
     described = describing(engine)
     return create_app(
         engine, protocols, metrics, max_bytes, handlers=described.handlers, operations=described.operations

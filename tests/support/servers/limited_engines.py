@@ -37,7 +37,7 @@ def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Genera
     """Yield an engine of stand-ins whose only worker is busy and whose queue has no slots."""
     observer, gate, started = EventRecorder(), threading.Event(), threading.Event()
     engine = build_engine(names, observers=[observer], queue_limits=QueueLimits(max_waiting=0), workers=1)
-    engine.attach(Parts(observers=(Metrics(metrics or CollectorRegistry(), engine.registry.known_name),)))
+    engine.attach(Parts(observers=(Metrics(metrics or CollectorRegistry(), engine.registry.owner),)))
 
     def block_worker() -> Any:
         started.set()

@@ -143,12 +143,8 @@ class Registry:
         limits = [version.source.settings.max_waiting for version in self._models.get(name, {}).values()]
         return max((limit for limit in limits if limit is not None), default=None)
 
-    def known_name(self, name: str) -> str:
-        """Return `name` if a model or tensor view in any state has it, otherwise "": clients may invent names."""
-        return name if self.owner(name) else ""
-
     def owner(self, name: str) -> str:
-        """Return the model that answers requests for `name`, its own or its tensor view's; "" for an unknown name."""
+        """Return the model, in any state, that has `name` or whose tensor view has it; "" for an unknown name."""
         if name in self._models:
             return name
         return name.removesuffix(_VIEW_SUFFIX) if self.versions(name) else ""

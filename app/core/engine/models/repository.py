@@ -141,7 +141,7 @@ class Repository:
             if name in previous:
                 fingerprints[name] = previous[name]
         changed = [name for name, fingerprint in fingerprints.items() if previous.get(name) != fingerprint]
-        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.known_name(name)]
+        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.owner(name)]
         tasks = {name: self._start_change(name, self.load) for name in changed}
         tasks |= {name: self._start_change(name, self.unload) for name in removed}
         if tasks:

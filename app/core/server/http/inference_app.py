@@ -213,7 +213,7 @@ class InferenceApp:
             return None
         if secured:
             error = InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
-        known_name = engine.registry.known_name(context.model_name) if is_known else ""
+        known_name = context.model_name if is_known and engine.registry.owner(context.model_name) else ""
         self._rejections.add(context.request_id, route.protocol.name, known_name, error.message)
         return error
 
