@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.types import ExistingDirectory, ExistingFile, PositiveInt
+from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, PositiveInt
 from cyclopts.validators import Number
 
 from app.core.cli.model_options import takes_models
@@ -18,6 +18,10 @@ from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ModelOptions, SettingsError
 from app.report import html_report, print_report, to_json
 from tasks.inference.error import InferenceError
+
+if TYPE_CHECKING:
+    from app.plugins.drift.measurement import Embedder
+    from app.plugins.drift.service import ModelEmbedder
 
 _DRIFTED = 1
 
@@ -30,9 +34,9 @@ class ImageOptions:
     name: str | None = None
     """Which model to run on a folder of images, if there are several."""
 
-    embedder: Annotated[ExistingFile | None, RARE] = None
-    """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; by default the bundled one, or the one
-    beside the baseline."""
+    embedder: Annotated[ExistingPath | None, RARE] = None
+    """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1, or the folder of a model that returns
+    vectors for images; by default the bundled graph, or the one beside the baseline."""
 
     limit: PositiveInt = 2000
     """Maximum number of images: a random choice from a folder, the newest from recordings."""
@@ -84,14 +88,13 @@ def baseline(
     from app.plugins.drift.baseline import Baseline, write_baseline
     from app.plugins.drift.measurement import BUNDLED
     from app.plugins.drift.sample import DriftError
-    from app.plugins.drift.service import load_embedder
     from app.plugins.drift.source import measure_source
 
     try:
         check_output(out)
         if not embeddings:
             reject_unused("with --no-embeddings; leave one of them out", {"--embedder": images.embedder})
-        embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
+        embedding_model = _open_embedder(images.embedder or BUNDLED, options) if embeddings else None
         model = _model(options, images, source)
         measured = measure_source(source, images, model, embedding_model)
         # Without pixels, nothing was embedded.
@@ -153,7 +156,10 @@ def check(
         import_scipy()  # before images are measured, which can take minutes
         check_output(json, html)
         baseline_data = read_baseline(baseline)
-        embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
+        if not baseline_data.embedder:
+            reject_unused("on a baseline without embeddings; leave it out", {"--embedder": images.embedder})
+        given = _open_embedder(images.embedder, options) if images.embedder else None
+        embedding_model = embedder_for(baseline_data, [baseline.parent], given)
         measured = measure_source(source, images, _model(options, images, source), embedding_model)
         comparison = compare(baseline_data.sample, measured.sample, alpha=alpha)
         names = (baseline_data.source or baseline.name, _name_of(source))
@@ -190,6 +196,19 @@ def _model(options: ModelOptions, images: ImageOptions, source: str) -> ModelSou
     from app.inputs import choose_model
 
     return choose_model(options, images.name)
+
+
+def _open_embedder(path: Path, options: ModelOptions) -> "Embedder | ModelEmbedder":
+    """Return the embedder in an ONNX file, or in the folder of a model, which loads with the same `options`."""
+    from app.core.assembly.models import load
+    from app.inputs import choose_model
+    from app.plugins.drift.service import ModelEmbedder, load_embedder
+
+    if path.is_file():
+        return load_embedder(path)
+    source = choose_model(replace(options, demo=False, model=path, model_repository=None, model_name=None), None)
+    servable = load(source)
+    return ModelEmbedder(source, servable.description, lambda: servable)
 
 
 def _name_of(source: str) -> str:

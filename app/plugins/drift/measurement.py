@@ -26,6 +26,8 @@ _DEFAULT_SIDE = 224
 _NAMES = ("embed", "feature", "pool")
 
 Run = Callable[[str, str, NDArray[np.float32]], NDArray[Any]]
+Embed = Callable[[Sequence[Image]], NDArray[np.float32]]
+"""Returns one embedding for each image, (len(images), d)."""
 
 _UNSCORED = frozenset({"", *(task_type for task_type in TaskType if task_type.returns in ("texts", "tensors"))})
 _BATCH = 16
@@ -56,21 +58,33 @@ class Embedder:
         self.digest = hashlib.sha256(file.read_bytes()).hexdigest()
         self._size = tuple(side if side > 0 else _DEFAULT_SIDE for side in (width, height))
         self._single = inputs[0].shape[0] == 1
-        self._run = partial(run, inputs[0].name, _embedding_output(outputs).name)
+        self._run = partial(run, inputs[0].name, embedding_output(outputs).name)
 
     def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
         """Return embeddings of shape (len(images), d)."""
         batch = np.stack([self._prepare(image) for image in images])
-        embeddings = np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
-        while embeddings.ndim > 2:
-            embeddings = embeddings.mean(axis=-1)
-        return embeddings.astype(np.float32).reshape(len(images), -1)
+        return as_vectors(
+            np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
+        )
 
     def _prepare(self, image: Image) -> NDArray[np.float32]:
         size = self._size
         smaller = image.width > size[0] and image.height > size[1]
         resized = cv2.resize(image.pixels, size, interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR)
         return np.ascontiguousarray(resized.transpose(2, 0, 1), np.float32) / np.float32(255)
+
+
+def embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
+    """Return the output named like an embedding, else the first with two dimensions, else the first."""
+    named = (output for name in _NAMES for output in outputs if name in output.name.lower())
+    return next(named, min(outputs, key=lambda output: len(output.shape) != 2))
+
+
+def as_vectors(embeddings: NDArray[Any]) -> NDArray[np.float32]:
+    """Return (n, d) embeddings; further dimensions are averaged for each channel."""
+    while embeddings.ndim > 2:
+        embeddings = embeddings.mean(axis=-1)
+    return embeddings.astype(np.float32).reshape(len(embeddings), -1)
 
 
 class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -85,7 +99,7 @@ class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     metadata: Mapping[str, str] = {}
 
 
-def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
+def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embed | None) -> Iterator[Observation]:
     """Measure images in order, in batches. `task_type` is the task of the model that answered, empty when none did."""
     remaining = iter(inputs)
     while batch := list(islice(remaining, _BATCH)):
@@ -153,12 +167,6 @@ def label_counts(records: Sequence[Mapping[str, object]]) -> dict[str, int]:
 def metadata_texts(entries: Iterable[MetadataEntry]) -> Mapping[str, str]:
     """Return the values of a client's metadata as texts, cut to bound the memory of a window."""
     return {entry.key: str(entry.value)[:_MAX_TEXT] for entry in entries}
-
-
-def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
-    """Return the output named like an embedding, else the first with two dimensions, else the first."""
-    named = (output for name in _NAMES for output in outputs if name in output.name.lower())
-    return next(named, min(outputs, key=lambda output: len(output.shape) != 2))
 
 
 def _sharpness(pixels: NDArray[np.uint8]) -> float:

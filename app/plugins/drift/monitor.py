@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from app.plugins.drift.baseline import Baseline
 from app.plugins.drift.comparison import DriftTestResult, compare
 from app.plugins.drift.feature_space import Neighbourhood
-from app.plugins.drift.measurement import DriftInput, Embedder, measure_images
+from app.plugins.drift.measurement import DriftInput, Embed, measure_images
 from app.plugins.drift.sample import MIN_IMAGES, Observation, build_sample
 
 _DECIMALS = 4
@@ -47,7 +47,7 @@ class ModelMonitor:
         self,
         model: str,
         baseline: Baseline,
-        embedder: Embedder | None,
+        embedder: Embed | None,
         size: int,
         seconds: float | None = None,
         clock: Callable[[], float] = time.time,

@@ -22,6 +22,10 @@ class DriftSettings:
     drift: Annotated[bool, environment("CHARIOTEER_DRIFT", show=True)] = False
     """Whether to monitor models for drift that have a drift-baseline.npz in their folder."""
 
+    drift_embedder: Annotated[str | None, environment("CHARIOTEER_DRIFT_EMBEDDER")] = None
+    """Name of a served model that makes the embeddings, as it made those of the baselines (`drift baseline
+    --embedder`); by default the bundled graph, or the one beside a baseline."""
+
     drift_window: Annotated[int, environment("CHARIOTEER_DRIFT_WINDOW"), Parameter(validator=Number(gte=30))] = 300
     """Images in one window; drift is tested at its end."""
 
@@ -38,20 +42,16 @@ class DriftSettings:
 
 def start(host: Host) -> Parts:
     """Return the observer and the annotators of drift, if the operator asks for them. It raises what `Drift` raises."""
-    settings, registry = host.settings.of(DriftSettings), host.engine.registry
+    settings = host.settings.of(DriftSettings)
     if not settings.drift:
-        if settings.drift_similarity:
-            raise SettingsError("--drift-similarity needs --drift")
+        for option, value in (("similarity", settings.drift_similarity), ("embedder", settings.drift_embedder)):
+            if value:
+                raise SettingsError(f"--drift-{option} needs --drift")
         return Parts()
     # Import late: servers without drift detection start faster.
     from app.plugins.drift.service import Drift
 
-    drift = Drift(
-        settings,
-        lambda: [registration.source for registration in registry.registrations if registration.enabled],
-        host.metrics,
-        host.engine.background,
-    )
+    drift = Drift(settings, host.engine.registry, host.metrics, host.engine.background)
     return Parts(
         observers=(drift.observer,),
         annotators=drift.annotators,

@@ -12,7 +12,7 @@ import msgspec
 from app.core.cli.terminal import Bar, counted, progress
 from app.core.settings.model import ModelSource
 from app.inputs import predict_records
-from app.plugins.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
+from app.plugins.drift.measurement import DriftInput, Embed, measure_images, metadata_texts
 from app.plugins.drift.sample import DriftError, Sample, build_sample
 from app.plugins.recording.inference_query import NO_ERROR, NO_TRIAL, InferenceQuery
 from app.plugins.recording.sources import Source, SourceImage, open_images
@@ -41,7 +41,7 @@ class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
 
 
 def measure_source(
-    source: str, options: "ImageOptions", model: ModelSource | None, embedder: Embedder | None
+    source: str, options: "ImageOptions", model: ModelSource | None, embedder: Embed | None
 ) -> MeasuredImages:
     """Measure images of a folder, of a source that another plugin reads, or of recordings (the value of --record).
 
@@ -91,7 +91,7 @@ def _measure_files(
     source: str,
     max_images: int,
     model: ModelSource | None,
-    embedder: Embedder | None,
+    embedder: Embed | None,
     bar: Bar,
     skipped: Counter[str],
 ) -> MeasuredImages:
@@ -133,7 +133,7 @@ def _read(file: SourceImage) -> bytes | None:
 
 
 def _measure_recordings(
-    source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
+    source: str, options: "ImageOptions", embedder: Embed | None, bar: Bar, skipped: Counter[str]
 ) -> MeasuredImages:
     """Measure the images of recorded requests; their metadata is the client's, and the model."""
     from app.plugins.recording.query.reader import open_recordings
