@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from app.core.protocols.inference_call import JSON, HttpResponse
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import read_json, read_parameters_object
@@ -17,7 +18,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse, Record
 from tasks.inference.tensor import BytesTensor, Element
 
-JSON = "application/json"
 JSON_LINES = "application/jsonl"
 PARAMETERS_HEADER = "chariot-inference-parameters"
 _FORM = "multipart/form-data"
@@ -71,12 +71,12 @@ def decode(
     return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))
 
 
-def encode(response: InferenceResponse) -> tuple[bytes, str]:
-    """Return a response's body and media type: plain JSON for a single output, JSON lines for several."""
+def encode(response: InferenceResponse) -> HttpResponse:
+    """Encode a response: as plain JSON for a single output, as JSON lines for several."""
     wire_responses = [_output(output) for output in response.outputs]
     if len(wire_responses) == 1:
-        return _encoder.encode(wire_responses[0]), JSON
-    return _encoder.encode_lines(wire_responses), JSON_LINES
+        return HttpResponse(content=_encoder.encode(wire_responses[0]))
+    return HttpResponse(content=_encoder.encode_lines(wire_responses), media_type=JSON_LINES)
 
 
 def map_error_path(error: InferenceError, media_type: str) -> InferenceError:

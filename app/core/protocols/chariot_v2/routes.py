@@ -17,10 +17,9 @@ from app.core.protocols.chariot_v2.codec import (
     encode,
     map_error_path,
 )
-from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead, media_type_of
+from app.core.protocols.inference_call import CodecCall, RequestHead, media_type_of
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.error import InferenceError
-from tasks.inference.response import InferenceResponse
 
 
 class ChariotV2(HttpProtocol):
@@ -44,7 +43,7 @@ class ChariotV2(HttpProtocol):
                     request_id=context.request_id,
                     limits=engine.limits,
                 ),
-                encode=_answer,
+                encode=encode,
                 map_error_path=partial(map_error_path, media_type=media_type),
             )
 
@@ -54,8 +53,3 @@ class ChariotV2(HttpProtocol):
     def error_body(self, error: InferenceError, /) -> bytes:
         # Striveworks' public engine uses `detail`; the platform's own errors use `error`.
         return msgspec.json.encode({"error": str(error), "detail": str(error)})
-
-
-def _answer(response: InferenceResponse) -> HttpResponse:
-    content, media_type = encode(response)
-    return HttpResponse(content=content, media_type=media_type)

@@ -5,6 +5,7 @@ from operator import methodcaller
 
 import msgspec
 
+from app.core.protocols.inference_call import HttpResponse
 from app.core.wire.bytes_elements import string_elements
 from app.core.wire.json_body import read_json, read_parameters_object
 from app.core.wire.json_tensors import numeric_tensor, read_datatype
@@ -77,16 +78,15 @@ def decode(
     )
 
 
-def encode(response: InferenceResponse) -> bytes:
-    """Encode a response's body."""
-    return _encoder.encode(
-        WireResponse(
-            id=response.id,
-            model_name=response.model_name,
-            model_version=response.model_version,
-            outputs=list(map(_output, response.outputs)),
-        )
+def encode(response: InferenceResponse) -> HttpResponse:
+    """Encode a response."""
+    wire = WireResponse(
+        id=response.id,
+        model_name=response.model_name,
+        model_version=response.model_version,
+        outputs=list(map(_output, response.outputs)),
     )
+    return HttpResponse(content=_encoder.encode(wire))
 
 
 def _tensor(wire: WireInput, path: str) -> InputTensor:

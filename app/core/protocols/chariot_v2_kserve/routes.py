@@ -7,9 +7,8 @@ from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.chariot_paths import chariot_endpoints
 from app.core.protocols.chariot_v2_kserve.codec import WireRequest, WireResponse, decode, encode
-from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
+from app.core.protocols.inference_call import CodecCall, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpProtocol
-from tasks.inference.response import InferenceResponse
 
 
 class ChariotV2KServe(HttpProtocol):
@@ -29,11 +28,7 @@ class ChariotV2KServe(HttpProtocol):
                     request_id=context.request_id,
                     limits=engine.limits,
                 ),
-                encode=_answer,
+                encode=encode,
             )
 
         return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
-
-
-def _answer(response: InferenceResponse) -> HttpResponse:
-    return HttpResponse(content=encode(response))

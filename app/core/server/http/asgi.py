@@ -17,7 +17,6 @@ from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, Ht
 from app.core.protocols.request_info import add_id_headers
 from app.core.server.auth.audit import audit_response
 from app.core.server.auth.http_access import Connection, HttpAccess, requires
-from app.core.server.http.accept import wants_html
 from app.core.server.http.dispatch import AllowedMethods, create_handlers
 from app.core.server.http.errors import create_error_handlers, rejection_body_builder
 from app.core.server.http.exchange import COMPRESSION, Bodies
@@ -78,7 +77,7 @@ def create_app(
     access = access or HttpAccess(None)
 
     def is_for_browser(connection: Connection) -> bool:
-        return home is not None and wants_html(connection.headers.get("accept", ""))
+        return home is not None and _wants_html(connection.headers.get("accept", ""))
 
     @get(
         "/",
@@ -237,3 +236,18 @@ def _without_body(send: Send) -> Send:
         await send(message)
 
     return send_head
+
+
+def _wants_html(accept: str) -> bool:
+    """Return whether `Accept` prefers HTML to JSON, as browsers do and health checks do not."""
+    qualities = dict(_quality(part) for part in accept.lower().split(","))
+    return qualities.get("text/html", 0) > qualities.get("application/json", 0)
+
+
+def _quality(text: str) -> tuple[str, float]:
+    media_type, *parameters = (part.strip() for part in text.split(";"))
+    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
+    try:
+        return media_type, float(quality)
+    except ValueError:
+        return media_type, 0
