@@ -3,15 +3,15 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from app.clients import chariot_v2, chariot_v2_kserve, kserve_v1, kserve_v2
+from app.clients import chariot, kserve_v1, kserve_v2
 from app.clients.credentials import TlsOptions
 from app.clients.protocol import Client, GrpcClientProtocol, HttpClientProtocol, Retries
 
 PROTOCOLS: Mapping[str, HttpClientProtocol | GrpcClientProtocol] = {
     protocol.name: protocol
     for protocol in (
-        chariot_v2_kserve.PROTOCOL,
-        chariot_v2.PROTOCOL,
+        chariot.CHARIOT_V2_KSERVE,
+        chariot.CHARIOT_V2,
         kserve_v2.PROTOCOL,
         kserve_v1.PROTOCOL,
         kserve_v2.GRPC_PROTOCOL,

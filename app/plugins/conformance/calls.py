@@ -1,7 +1,6 @@
 """Call an engine over gRPC."""
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import grpc
@@ -10,30 +9,9 @@ from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.clients.credentials import TlsOptions
-from app.clients.grpc_client import metadata_from, open_channel
 from app.core.proto import message_class
 from app.plugins.conformance.exchange import GrpcCall, InconclusiveError, ViolationError
-from app.plugins.conformance.probe import MAX_BODY_BYTES, GrpcChannel, Probe
-
-SCHEMES = ("grpc://", "grpcs://")
-"""URL schemes of engines: plain text and TLS."""
-
-
-@contextmanager
-def open_transport(
-    url: str,
-    headers: Mapping[str, str],
-    timeout: float,
-    tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
-) -> Generator[GrpcChannel]:
-    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use.
-
-    Raise CredentialsError if a header cannot be metadata, or a TLS file cannot be used.
-    """
-    metadata = metadata_from(headers)
-    with open_channel(url, tls, MAX_BODY_BYTES) as channel:
-        yield GrpcChannel(channel, metadata, timeout)
+from app.plugins.conformance.probe import GrpcChannel, Probe
 
 
 def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:

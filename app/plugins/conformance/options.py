@@ -15,16 +15,16 @@ from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
 from app.clients.credentials import CredentialsError, TlsOptions, read_headers
+from app.clients.grpc_client import metadata_from, open_channel
 from app.clients.http_client import open_http
-from app.plugins.conformance.calls import SCHEMES, open_transport
 from app.plugins.conformance.chariot.image_probe import FIELDS
 from app.plugins.conformance.check import Protocol
-from app.plugins.conformance.probe import Probe, Target
+from app.plugins.conformance.probe import MAX_BODY_BYTES, GrpcChannel, Probe, Target
 from app.plugins.conformance.protocols import PROTOCOLS
 from app.plugins.conformance.runner import CheckRunner
 from app.plugins.conformance.sample_images import load_image
 
-_HTTP_SCHEMES = ("http://", "https://")
+_HTTP_SCHEMES, _GRPC_SCHEMES = ("http://", "https://"), ("grpc://", "grpcs://")
 
 T = TypeVar("T")
 
@@ -113,8 +113,10 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
         try:
             headers = {**_basic_auth(url_parts), **read_headers(options.header or (), options.header_file)}
             client = stack.enter_context(open_http(headers, options.timeout, options.tls))
-            channel = open_transport(url, headers, options.timeout, options.tls) if protocol.rpc else None
-            transport = stack.enter_context(channel) if channel else None
+            transport = None
+            if protocol.rpc:
+                channel = stack.enter_context(open_channel(url, options.tls, MAX_BODY_BYTES))
+                transport = GrpcChannel(channel, metadata_from(headers), options.timeout)
         except CredentialsError as error:
             raise OptionsError(str(error)) from None
         yield CheckRunner(protocol, Probe(client, target, options.max_requests, transport))
@@ -122,7 +124,7 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
 
 def _with_scheme(url: str, protocol: Protocol) -> str:
     """Return a URL of the protocol; an address without a scheme has no TLS."""
-    schemes = SCHEMES if protocol.rpc else _HTTP_SCHEMES
+    schemes = _GRPC_SCHEMES if protocol.rpc else _HTTP_SCHEMES
     if "://" not in url:
         return f"{schemes[0]}{url}"
     if not url.lower().startswith(schemes):

@@ -10,9 +10,9 @@ import grpc
 import httpx
 import pytest
 
-from app.plugins.conformance.calls import open_transport
 from app.plugins.conformance.check import CheckVerdict, Level
-from app.plugins.conformance.probe import Probe, Target
+from app.plugins.conformance.options import ConformanceOptions, open_runner
+from app.plugins.conformance.probe import GrpcChannel, Probe, Target
 from app.plugins.conformance.runner import UnreachableError
 from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
@@ -106,17 +106,24 @@ def hanging() -> Generator[str]:
             server.stop(0).wait(10)
 
 
+@contextmanager
+def channel_to(url: str, timeout: float) -> Generator[GrpcChannel]:
+    with open_runner(url, ConformanceOptions(protocol="v2-grpc", timeout=timeout)) as runner:
+        assert runner.probe.transport
+        yield runner.probe.transport
+
+
 def test_call_without_answer_times_out() -> None:
     with (
         hanging() as url,
-        open_transport(url, {}, 0.2) as channel,
+        channel_to(url, 0.2) as channel,
         pytest.raises(httpx.TimeoutException, match=r"within 0\.2 seconds"),
     ):
         channel.call("/inference.GRPCInferenceService/ServerLive", b"")
 
 
 def test_hanging_engine_receives_few_requests() -> None:
-    with hanging() as url, open_transport(url, {}, 0.1) as channel:
+    with hanging() as url, channel_to(url, 0.1) as channel:
         report = check_engine("v2-grpc", caller=channel)
     assert not report.conforms
     assert report.requests == 3
@@ -125,5 +132,5 @@ def test_hanging_engine_receives_few_requests() -> None:
 
 def test_unreachable_engine_is_reported() -> None:
     url = "grpc://127.0.0.1:1"
-    with open_transport(url, {}, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
+    with channel_to(url, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
         check_engine("v2-grpc", caller=channel, url=url)

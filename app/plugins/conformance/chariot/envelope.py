@@ -6,7 +6,7 @@ from urllib.parse import quote as quote_path
 
 import msgspec
 
-from app.clients import chariot_v2_kserve
+from app.clients import chariot
 from app.plugins.conformance.chariot.image_probe import required_parameters
 from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.plugins.conformance.probe import ImageFormat, Probe
@@ -19,7 +19,7 @@ YOLO = "Striveworks' public engine-yolo"
 
 def infer_path(probe: Probe) -> str:
     """Return the inference path, below the engine's URL."""
-    return chariot_v2_kserve.infer_path(quote_path(probe.target.model or "", safe=""))
+    return chariot.infer_path(quote_path(probe.target.model or "", safe=""))
 
 
 def infer(
