@@ -1,1 +1,1 @@
-"""Malformed requests: mutated golden cases, and states of models (Hypothesis)."""
+"""Malformed requests: mutated golden cases (Hypothesis)."""
