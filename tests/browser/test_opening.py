@@ -18,7 +18,7 @@ def test_page_opens_with_an_answer_of_the_detector(browser: Browser, server: str
         names = model.locator("option").all_inner_texts()
         assert names.index("classifier") < names.index("vlm") < names.index("half_plus_two")
         expect(page.get_by_role("navigation").get_by_role("link", name="Recorded")).to_have_count(0)
-        expect(page.get_by_text("detect on drawn shapes. Knows red circle, ")).to_be_visible()
+        expect(page.get_by_text("Finds shapes in five colours (demo model). Knows red circle, ")).to_be_visible()
 
 
 def test_samples_show_what_the_model_knows(browser: Browser, server: str) -> None:
@@ -66,7 +66,7 @@ def test_header_has_one_line_and_texts_do_not_overlap(browser: Browser, server: 
             page.set_viewport_size({"width": width, "height": 800})
             header = box_of(page.get_by_role("banner"))
             model = box_of(page.get_by_role("combobox", name="Model"))
-            about = box_of(page.get_by_text("detect on drawn shapes"))
+            about = box_of(page.get_by_text("Finds shapes in five colours"))
             assert header["height"] < 56
             assert model["x"] + model["width"] <= about["x"]
             assert about["height"] < 24
