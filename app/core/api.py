@@ -17,16 +17,8 @@ from app.core.protocols.protocol import Endpoint, HttpListener, HttpProtocol, Ht
 from app.core.runtimes.onnxruntime.files.model_files import FolderMetadata, GraphFileReader
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.layout import (
-    Bound,
-    Candidates,
-    GraphOutput,
-    GraphView,
-    Layout,
-    Match,
-    RawSegments,
-    best_indices,
-)
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphOutput, GraphView, Layout, Match, RawSegments
 from app.core.runtimes.python.outputs.image_objects import read_detections, read_oriented_detections, read_segments
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
 from app.core.runtimes.python.outputs.tensor import read_tensors

@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.heads import HEADS
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, ZEROS, OwnSize, PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.layout import (
-    Bound,
-    Candidates,
-    GraphOutput,
-    GraphView,
-    Layout,
-    Match,
-    best_indices,
-)
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphOutput, GraphView, Layout, Match
 from app.plugins.jatic.contract import LAYOUT, NAME, VERSION, Contract, describe
 from metadata.model import Fact, Origin
 from tasks.inference.error import model_failed

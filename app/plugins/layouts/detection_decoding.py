@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
-from app.core.runtimes.onnxruntime.layouts.layout import Candidates, RawSegments, best_indices, sigmoid, softmax
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.layout import RawSegments, sigmoid, softmax
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
 from app.plugins.layouts.detection_conventions import Convention, pair_scores
 from tasks.image_segmentation import SegmentationInput

@@ -30,14 +30,13 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     STRETCHED,
     pillow_filter,
 )
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
 from app.core.runtimes.onnxruntime.layouts.layout import (
-    Candidates,
     GraphOutput,
     GraphView,
     Layout,
     Match,
     RawSegments,
-    best_indices,
     sigmoid,
     softmax,
 )

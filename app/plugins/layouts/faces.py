@@ -25,14 +25,8 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, ONES, ZEROS, PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.layout import (
-    Candidates,
-    GraphView,
-    Layout,
-    Match,
-    best_indices,
-    sigmoid,
-)
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, sigmoid
 from app.plugins.layouts.objectness import grid_corners
 from metadata.model import Origin
 from tasks.inference.error import model_failed

@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.layout import Candidates, GraphView, Layout, Match
-from app.core.runtimes.onnxruntime.layouts.yolo import (
-    BOX_VALUES,
-    DETECTION_VALUES,
-    MAX_DETECTION_ROWS,
-    STRIDES,
-    candidate_counts,
-    find_candidates,
-)
+from app.core.runtimes.onnxruntime.layouts.candidates import BOX_VALUES, DETECTION_VALUES, Candidates, find_candidates
+from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match
+from app.core.runtimes.onnxruntime.layouts.yolo import MAX_DETECTION_ROWS, STRIDES, candidate_counts
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionInput
 from tasks.task import TaskType

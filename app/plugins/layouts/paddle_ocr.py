@@ -25,7 +25,8 @@ from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.heads import OnnxImageModel, blank_image
 from app.core.runtimes.onnxruntime.images.image_batch import Placement
 from app.core.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, GraphView, Layout, Match
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphView, Layout, Match
 from app.plugins.layouts.settings import CtcSettings
 from app.plugins.layouts.text_sizes import TextLine, TextPage
 from metadata.model import Fact, Origin

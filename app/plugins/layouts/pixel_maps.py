@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import ImageInputs, RawOutputs
 from app.core.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
+from app.core.runtimes.onnxruntime.layouts.candidates import ALL_NAN
 from app.core.runtimes.onnxruntime.layouts.layout import (
-    ALL_NAN,
     GraphOutput,
     GraphView,
     Layout,

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.inspection import Inspection
-from app.core.runtimes.onnxruntime.layouts.layout import Bound, Candidates, Head, Match, RawSegments
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates
+from app.core.runtimes.onnxruntime.layouts.layout import Bound, Head, Match, RawSegments
 from tasks.image_classification import Classification, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
 from tasks.inference.error import model_failed

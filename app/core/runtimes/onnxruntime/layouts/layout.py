@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.core.runtimes.onnxruntime.files.model_files import ModelFiles
-from app.core.runtimes.onnxruntime.graph import ImageGraph, ImageInputs, RawOutputs
+from app.core.runtimes.onnxruntime.graph import ImageGraph, ImageInputs
 from app.core.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from app.core.runtimes.onnxruntime.session import GraphSession
 from app.core.settings.model import ModelSource
 from metadata.model import Fact, Origin
-from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionInput
 from tasks.task import Model, Task, TaskType
 from tasks.vision.contours import Contour
 
@@ -31,7 +29,6 @@ FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)
 _MAPS = re.compile(r"depth|disp(arity)?([._/:]|$)|hidden")
 _MAX_LINE_HEIGHT = 64
 """Pixels. Text recognisers take images of one line, which are low and wide."""
-ALL_NAN = "The model returned scores that are all NaN"
 
 
 class GraphOutput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,34 +77,6 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return [by_name[name] for name in names] if all(name in by_name for name in names) else None
 
 
-class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Objects in the coordinates of the model's input.
-
-    Attributes:
-        boxes: (n, 4) float32 xyxy in input pixels unless documented otherwise; oriented boxes (n, 5) cx, cy, w, h, r.
-        scores: (n,) float32, finite.
-        class_ids: (n,) class numbers.
-        extras: (n, k) float32: the angle in radians, mask coefficients, or the query number; k may be 0.
-    """
-
-    boxes: NDArray[np.float32]
-    scores: NDArray[np.float32]
-    class_ids: NDArray[np.intp]
-    extras: NDArray[np.float32]
-
-    def select(self, indices: NDArray[np.intp]) -> "Candidates":
-        """Return the candidates at `indices`, in that order."""
-        return Candidates(**{name: values[indices] for name, values in msgspec.structs.asdict(self).items()})
-
-    def finite(self) -> "Candidates":
-        """Return the candidates whose values are all finite."""
-        # The methods of an array call a ufunc through a Python function.
-        every = np.logical_and.reduce
-        valid = every(np.isfinite(self.boxes), axis=1) & np.isfinite(self.scores)
-        valid &= every(np.isfinite(self.extras), axis=1)
-        return self if every(valid) else self.select(valid.nonzero()[0])
-
-
 class RawSegments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The segmented objects of one image.
 
@@ -124,10 +93,6 @@ class RawSegments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pixel_scores: NDArray[np.float32] | None = None
 
 
-FindObjects = Callable[[RawOutputs, DetectionInput], Candidates]
-"""Returns the objects of one image after suppression."""
-
-
 Bound = tuple[Task[Any, Any], Model[Any, Any], Any]
 """A task, its model, and an input with a blank image."""
 
@@ -141,7 +106,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `decode` takes the `RawOutputs` of one image. Its other argument and its result depend on the task:
 
     - IMAGE_CLASSIFICATION: no other argument; the (nc,) probabilities.
-    - OBJECT_DETECTION: as `FindObjects`; boxes are (n, 4) xyxy in input pixels.
+    - OBJECT_DETECTION: as `FindObjects` of `layouts.candidates`; boxes are (n, 4) xyxy in input pixels.
     - ORIENTED_OBJECT_DETECTION: the same, but boxes are (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down.
     - IMAGE_SEGMENTATION: a `SegmentationInput`; an `RawSegments`.
     - IMAGE_TEXT_TO_TEXT: no other argument; the text in the image.
@@ -193,19 +158,6 @@ class Layout(msgspec.Struct, frozen=True):
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
     describe: Callable[[ModelSource, GraphSession], ExportMetadata | None] = lambda _, __: None
-
-
-def best_indices(scores: NDArray[Any], floor: float, max_count: int) -> NDArray[np.intp]:
-    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach `floor`.
-
-    Raise MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
-    """
-    if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
-        raise model_failed(ALL_NAN)
-    chosen = ((scores >= floor) & (scores > 0)).nonzero()[0]
-    if len(chosen) > max_count:
-        chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
-    return chosen
 
 
 def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:

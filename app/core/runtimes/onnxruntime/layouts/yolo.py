@@ -12,38 +12,30 @@ import math
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
-from app.core.runtimes.onnxruntime.layouts.layout import (
-    Candidates,
+from app.core.runtimes.onnxruntime.layouts.candidates import (
+    BOX_VALUES,
+    DETECTION_VALUES,
     FindObjects,
+    find_candidates,
+    read_suppressed,
+)
+from app.core.runtimes.onnxruntime.layouts.layout import (
     GraphView,
     Layout,
     Match,
     RawSegments,
-    best_indices,
     is_map_or_features,
     takes_text_lines,
 )
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import SegmentationInput
-from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
-from tasks.vision.filtering import (
-    MAX_BOXES,
-    MAX_ORIENTED_BOXES,
-    clip_boxes,
-    suppress_boxes,
-    suppress_rotated_boxes,
-    xywh_to_xyxy,
-)
-
-BOX_VALUES = 4
-"""Values of a box."""
+from tasks.vision.filtering import clip_boxes
 
 MAX_DETECTION_ROWS = 1000
 """An output with more rows contains candidates rather than detections."""
@@ -51,9 +43,6 @@ MAX_DETECTION_ROWS = 1000
 _RAW, _TRANSPOSED, _NMS, _END2END = _NAMES = ("raw", "raw-transposed", "nms", "end2end")
 _SUPPRESSED = (_NMS, _END2END)
 _TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)
-
-DETECTION_VALUES = 6
-"""Columns of a suppressed row: box, score, class."""
 
 STRIDES = ((8, 16, 32), (8, 16, 32, 64))
 """Pixels between the cells of each grid, for models with three or four grids."""
@@ -86,7 +75,7 @@ def _recognise(view: GraphView) -> Match | None:
     name = _layout(rows, columns, extra, view)
     if name is None:
         return None
-    classes, find = None, partial(_read_suppressed, oriented=oriented)
+    classes, find = None, partial(read_suppressed, oriented=oriented)
     facts: list[Fact] = []
     if name not in _SUPPRESSED:
         transposed = name == _TRANSPOSED
@@ -204,61 +193,6 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     ):
         return None
     return _RAW if BOX_VALUES + extra < rows < columns else None
-
-
-def _read_suppressed(answer: RawOutputs, item: DetectionInput, *, oriented: bool) -> Candidates:
-    """Return the objects of a graph that includes suppression: rows (M, 6 + k) of a box, a score and a class."""
-    output: NDArray[Any] = answer.outputs[0]
-    # Graphs pad the output with rows of zeros.
-    chosen = best_indices(output[:, BOX_VALUES], item.floor, len(output))
-    rows = output[np.sort(chosen)].astype(np.float32, copy=False)
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    boxes, extras = rows[:, :BOX_VALUES], rows[:, DETECTION_VALUES:]
-    return Candidates(
-        boxes=np.concatenate([boxes, extras], axis=1) if oriented else boxes,
-        scores=rows[:, BOX_VALUES],
-        class_ids=rows[:, BOX_VALUES + 1].astype(np.intp),
-        extras=extras,
-    )
-
-
-def find_candidates(
-    answer: RawOutputs,
-    item: DetectionInput,
-    *,
-    classes: int,
-    transposed: bool = False,
-    objectness: bool = False,
-    oriented: bool = False,
-) -> Candidates:
-    """Return the best of the candidates (4 + nc + k, N) after suppression; upright boxes as xyxy.
-
-    `transposed` candidates are (N, 4 + nc + k). An `objectness` score may follow the box, and the angle of an
-    `oriented` box follows the scores. Candidates with a score under the floor, 0 or NaN are dropped first.
-    """
-    columns: NDArray[Any] = answer.outputs[0].T if transposed else answer.outputs[0]
-    first = BOX_VALUES + objectness
-    end = first + classes
-    # The methods of an array call a ufunc through a Python function.
-    best = np.maximum.reduce(columns[first:end], axis=0)
-    if objectness:
-        best = best * columns[BOX_VALUES]
-    chosen = best_indices(best, item.floor, MAX_ORIENTED_BOXES if oriented else MAX_BOXES)
-    picked = columns[:, chosen].astype(np.float32, copy=False)
-    candidates = Candidates(
-        boxes=np.ascontiguousarray(picked[:BOX_VALUES].T),
-        scores=best[chosen].astype(np.float32, copy=False),
-        class_ids=picked[first:end].argmax(axis=0),
-        extras=picked[end:].T,
-    ).finite()
-    if oriented:
-        boxes, suppress = np.concatenate([candidates.boxes, candidates.extras], axis=1), suppress_rotated_boxes
-    else:
-        boxes, suppress = xywh_to_xyxy(candidates.boxes), suppress_boxes
-    kept = suppress(
-        boxes, candidates.scores, candidates.class_ids, item.parameters.iou_threshold, agnostic=item.parameters.agnostic
-    )
-    return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
 
 
 def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) -> RawSegments:
