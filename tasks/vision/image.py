@@ -99,8 +99,10 @@ def decode_image(data: bytes, shrink: int = 1, header: ImageHeader | None = None
     # OpenCV rotates a TIFF in any case.
     if header.orientation > 1 and data[:4] not in TIFF_STARTS:
         pixels = _upright(pixels, header.orientation)
+    if not flags:
+        return Image(pixels)
     width, height = header.upright_size
-    return Image(pixels, (height, width) if flags else None)
+    return Image(pixels, (height, width))
 
 
 def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> bytes:

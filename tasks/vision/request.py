@@ -31,14 +31,12 @@ ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 ParametersT_co = TypeVar("ParametersT_co", bound=SelectionParameters, covariant=True)
 
 
-class PixelBudget:
-    """Count the pixels that a request may still decode, of each image and of all its images."""
+class PixelBudget(msgspec.Struct):
+    """Count the pixels of the images of a request, and the bytes of their decompression in the worst case."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.downscale = limits.downscale
-        self._remaining = limits.max_request_pixels
-        self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
+    limits: Limits
+    _pixels: int = 0
+    _decompressed: int = 0
 
     def admit(self, data: bytes) -> ImageHeader:
         """Check an encoded image before it is decoded, and charge it. Return its size and orientation.
@@ -47,13 +45,13 @@ class PixelBudget:
         its file; TOO_LARGE as `charge`, for a JPEG with too many scans, or for an image whose decoder needs too much
         memory.
         """
-        limits = self._limits
+        limits = self.limits
         header = read_header(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000, max_scans=limits.max_image_scans)
         width, height, _ = header
         # As `charge`, which would be one more call for each image.
         check_size(width, height, limits.max_pixels, limits.max_image_side)
-        self._remaining -= width * height
-        if self._remaining < 0:
+        self._pixels += width * height
+        if self._pixels > limits.max_request_pixels:
             raise self._too_many_error()
         if not data.startswith(JPEG_START):
             self._check_decoding_cost(data, width, height)
@@ -61,32 +59,32 @@ class PixelBudget:
 
     def charge(self, width: int, height: int, count: int) -> None:
         """Charge `count` images of one size before they are decoded. Raise TOO_LARGE if they exceed a limit."""
-        check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
-        self._remaining -= width * height * count
-        if self._remaining < 0:
+        check_size(width, height, self.limits.max_pixels, self.limits.max_image_side)
+        self._pixels += width * height * count
+        if self._pixels > self.limits.max_request_pixels:
             raise self._too_many_error()
 
     def _check_decoding_cost(self, data: bytes, width: int, height: int) -> None:
         """Reject an image that costs much more to decode than its size suggests, and charge its extra memory."""
         if data[:4] in TIFF_STARTS:
             check_tags(data)
-            extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
+            extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self.limits.max_pixels
             if extra_pixels > max_pixels:
                 actual = f"{width}x{height} that hides {extra_pixels:,} more"
                 message = f"Expected an image of at most {max_pixels:,} pixels (--max-pixels), got {actual}"
                 raise InferenceError(ErrorKind.TOO_LARGE, message)
-            self._remaining -= max(0, extra_pixels)
-            if self._remaining < 0:
+            self._pixels += max(0, extra_pixels)
+            if self._pixels > self.limits.max_request_pixels:
                 raise self._too_many_error()
         # Checking a PNG decompresses it once more. Skip that while even the worst case fits the budget.
-        size = max_decompressed_bytes(data)
-        if size <= self._decompression_budget:
-            self._decompression_budget -= size
+        decompressed = self._decompressed + max_decompressed_bytes(data)
+        if decompressed <= _BYTES_PER_PIXEL * self.limits.max_request_pixels:
+            self._decompressed = decompressed
         else:
             check_png(data)
 
     def _too_many_error(self) -> InferenceError:
-        max_pixels = self._limits.max_request_pixels
+        max_pixels = self.limits.max_request_pixels
         expected = f"Expected images of at most {max_pixels:,} pixels in one request (--max-request-pixels)"
         return InferenceError(ErrorKind.TOO_LARGE, f"{expected}, got more with this one")
 
@@ -168,8 +166,8 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
             data = element.binary()
             header = budget.admit(data)
             shrink = 1
-            if budget.downscale is not None:
-                factor = budget.downscale(*header.upright_size)
+            if budget.limits.downscale is not None:
+                factor = budget.limits.downscale(*header.upright_size)
                 shrink = next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
             images.append(decode_image(data, shrink, header))
         except InferenceError as error:

@@ -134,7 +134,18 @@ class Engine(Readiness):
         queue = self._admit(context, model_name, lane)
         work = partial(executor.handle, context, decode, encode, answer)
         release = partial(lane.admission.release, queue, context)
-        return await self._wait(RequestJob(context, queue, work, executor.report, lane.pool, release))
+        job = RequestJob(context, queue, work, executor.report, lane.pool, release)
+        try:
+            return await job.done
+        except asyncio.CancelledError:
+            # gRPC cancels the handler when a client disconnects, and the server when it must stop.
+            aborted = self._is_aborted(context)
+            if aborted:
+                context.abort()
+            job.cancel()
+            if aborted:
+                raise stopping_error() from None
+            raise
 
     def stream_text(
         self, context: RequestContext, model_name: str, decode: Callable[[], InferenceRequest]
@@ -270,30 +281,12 @@ class Engine(Readiness):
         is_long = lane is not self._main_lane
         queue = "" if is_long else self.registry.owner(model_name)
         try:
-            context.deadline = deadline = lane.admission.deadline(context)
             # Long requests finish early at their deadline, so that they may wait for it.
-            context.max_queue_seconds = lane.admission.acquire(context, queue, None if is_long else deadline)
+            lane.admission.acquire(context, queue, until_deadline=is_long)
         except InferenceError as error:
             raise self.report_rejected(context, error, model_name) from None
         self._executor.unfinished.add(context)
         return queue
-
-    async def _wait(self, job: RequestJob[WireT]) -> WireT:
-        """Return the result of a job when it is done; cancel it if the client leaves, or with the coroutine.
-
-        Raise InferenceError for every failure.
-        """
-        try:
-            return await job.done
-        except asyncio.CancelledError:
-            # gRPC cancels the handler when a client disconnects, and the server when it must stop.
-            aborted = self._is_aborted(job.context)
-            if aborted:
-                job.context.abort()
-            job.cancel()
-            if aborted:
-                raise stopping_error() from None
-            raise
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""

@@ -1,6 +1,7 @@
 """Process one request in a worker thread, from the decoder of its body to the encoder of its response."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
@@ -9,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from app.core.engine.cancellation import exchange_token
+from app.core.engine.cancellation import exchange_token, raise_if_cancelled
 from app.core.engine.events import BatchedObservers, OutputAnnotator, RecordSink
 from app.core.engine.models.registry import Registration, Registry
 from app.core.engine.models.servable import Servable
@@ -18,7 +19,7 @@ from app.core.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, check_request
-from tasks.inference.response import InferenceResponse, InferenceResult
+from tasks.inference.response import InferenceOutput, InferenceResponse, InferenceResult
 
 WireT = TypeVar("WireT")
 
@@ -77,10 +78,7 @@ class Executor:
         # With the token, every call of the model would end early, instead of `answer` as a whole.
         previous = exchange_token(context if answer is None else None)
         try:
-            context.start_work()
-            if answer is None and (error := context.cancellation) is not None:
-                raise error
-            request, registration = self._decode(context, decode)
+            request, registration = self._start(context, decode)
             servable = registration.servable or registration.ready_servable()
             added = ()
             if answer is None:
@@ -88,9 +86,12 @@ class Executor:
             else:
                 result, *added = answer(servable, request)
             context.result = result
-            response = _response(request, registration, result)
+            source, outputs = registration.source, result.outputs
             if self._annotators:
-                response = self._annotated(context, result, response)
+                outputs = self._annotated(context, result, source.name)
+            response = InferenceResponse(
+                id=request.id, model_name=source.name, model_version=source.version, outputs=outputs
+            )
             encoded = cast("Callable[..., WireT]", encode)(response, *added)
             # An answer after cancellation counts as cancelled, for the client and for the metrics.
             error = context.cancellation
@@ -116,18 +117,21 @@ class Executor:
         failure.
         """
         try:
-            context.start_work()
-            request, registration = self._decode(context, decode)
-            servable = registration.ready_servable()
+            request, registration = self._start(context, decode)
+            servable, source = registration.ready_servable(), registration.source
             if encode is not None and not servable.streams:
                 for result in servable.predict_each(request, self._limits):
                     context.result = result if context.result is None else context.result.combined_with(result)
-                    yield encode(_response(request, registration, result))
+                    yield encode(
+                        InferenceResponse(
+                            id=request.id, model_name=source.name, model_version=source.version, outputs=result.outputs
+                        )
+                    )
                 return
             stream = servable.stream(request, self._limits)
             try:
                 for text_chunk in stream:
-                    chunk = stream.chunk(text_chunk, request.id, registration.source.name, registration.source.version)
+                    chunk = stream.chunk(text_chunk, request.id, source.name, source.version)
                     if (output := encode_chunk(chunk)) is not None:
                         yield output
             finally:
@@ -159,21 +163,28 @@ class Executor:
         self._observers.add(context)
 
     def _annotated(
-        self, context: RequestContext, result: InferenceResult, response: InferenceResponse
-    ) -> InferenceResponse:
-        """Return `response` with the parameters that the annotators return."""
-        outputs = response.outputs
+        self, context: RequestContext, result: InferenceResult, model_name: str
+    ) -> Sequence[InferenceOutput]:
+        """Return the outputs of `result` with the parameters that the annotators return."""
+        outputs = result.outputs
         for annotator in self._annotators:
-            if additions := annotator(context, result, response.model_name):
+            if additions := annotator(context, result, model_name):
                 outputs = [
                     msgspec.structs.replace(output, parameters={**output.parameters, **parameters})
                     for output, parameters in zip(outputs, additions, strict=True)
                 ]
-        return response if outputs is response.outputs else msgspec.structs.replace(response, outputs=outputs)
+        return outputs
 
-    def _decode(
+    def _start(
         self, context: RequestContext, decode: Callable[[], InferenceRequest]
     ) -> tuple[InferenceRequest, Registration]:
+        """Start the work on a request: decode it, and find its model. Reject it before, if it has waited too long."""
+        context.work_started = time.perf_counter_ns()
+        waited = (context.work_started - context.arrived) / 1e9
+        if context.max_queue_seconds is not None and waited > context.max_queue_seconds:
+            message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=max(1, math.ceil(waited)))
+        raise_if_cancelled()
         context.request = request = decode()
         if request.timeout is not None:
             context.set_timeout(request.timeout)
@@ -193,12 +204,3 @@ class Executor:
             error = context.request.locate(error)
         context.failure = error
         return error
-
-
-def _response(request: InferenceRequest, registration: Registration, result: InferenceResult) -> InferenceResponse:
-    return InferenceResponse(
-        id=request.id,
-        model_name=registration.source.name,
-        model_version=registration.source.version,
-        outputs=result.outputs,
-    )

@@ -1,6 +1,5 @@
 """The context of one request: everything that is known about it, from its arrival to its report."""
 
-import math
 import os
 import random
 import time
@@ -144,19 +143,6 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         self.shorten(time.monotonic() + remaining)
         if (error := self.cancellation) is not None:
             raise error
-
-    def start_work(self) -> None:
-        """Set the time at which a worker starts. Reject a request that has waited too long, before any work.
-
-        Raise OVERLOADED.
-        """
-        self.work_started = time.perf_counter_ns()
-        if self.max_queue_seconds is None:
-            return
-        waited = (self.work_started - self.arrived) / 1e9
-        if waited > self.max_queue_seconds:
-            message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=max(1, math.ceil(waited)))
 
     def finish(self) -> None:
         """Set the fields that follow from the others when the request has ended."""

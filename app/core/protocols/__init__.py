@@ -1,10 +1,10 @@
-"""The wire protocols. Each folder is one protocol: its wire types, its codec (two pure functions) and its routes."""
+"""The wire protocols. Each folder or module is one protocol: its wire types, its codec and its routes."""
 
 from collections.abc import Mapping
 
 from app.core.hooks import Protocols
-from app.core.protocols.chariot_v2.routes import ChariotV2
-from app.core.protocols.chariot_v2_kserve.routes import ChariotV2KServe
+from app.core.protocols.chariot_v2 import ChariotV2
+from app.core.protocols.chariot_v2_kserve import ChariotV2KServe
 from app.core.protocols.kserve_v1.routes import KServeV1
 from app.core.protocols.kserve_v2.routes import KServeV2
 from app.core.protocols.kserve_v2.servicer import KServeV2Grpc

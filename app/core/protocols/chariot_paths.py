@@ -13,7 +13,6 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import CHARIOT_PREFIX
-from app.core.protocols.inference_call import RequestHead
 from app.core.protocols.protocol import (
     Endpoint,
     HttpRequest,
@@ -49,11 +48,13 @@ def chariot_endpoints(
         engine.ready_model(name, request.path_params.get("version"))
         return ModelReady(name)
 
-    def queue_model(head: RequestHead) -> str:
-        return engine.registry.name_for_path(head.target)
-
     infer = partial(
-        infer_endpoint, start=start, body=body, answer=answer, media_types=media_types, queue_model=queue_model
+        infer_endpoint,
+        start=start,
+        body=body,
+        answer=answer,
+        media_types=media_types,
+        queue_model=lambda head: engine.registry.name_for_path(head.target),
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [

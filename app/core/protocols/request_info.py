@@ -24,7 +24,8 @@ _MESH_TIMEOUT_HEADER = "x-envoy-expected-rq-timeout-ms"
 """Timeout header of Envoy, and so of Istio and of KServe's service meshes."""
 
 _MAX_ID_LENGTH = 1024
-_STATE_KEY = "charioteer_returned"
+RESPONSE_HEADERS = "charioteer_returned"
+"""The key of the state of a request with the headers that `set_response_header` added."""
 
 CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
 """Name of the client of the current request or call; set where the server identifies clients."""
@@ -66,7 +67,7 @@ def client_request_id(scope: Scope) -> str:
 
 def set_response_header(scope: Scope, name: str, value: str) -> None:
     """Add a header to the response, also if it is an error."""
-    scope["state"].setdefault(_STATE_KEY, {})[name] = value
+    scope["state"].setdefault(RESPONSE_HEADERS, {})[name] = value
 
 
 def _timeout_of(headers: Mapping[str, str]) -> float:
@@ -79,11 +80,6 @@ def _timeout_of(headers: Mapping[str, str]) -> float:
     return seconds if seconds >= 0 else math.nan
 
 
-def pending_headers(scope: Scope) -> Mapping[str, str]:
-    """Return the headers that `set_response_header` added so far."""
-    return scope["state"].get(_STATE_KEY, {})
-
-
 async def add_id_headers(message: Message, scope: Scope) -> None:
     """Add the request's ids to the headers of any response. A `before_send` hook of Litestar."""
     if message["type"] != "http.response.start":
@@ -91,7 +87,8 @@ async def add_id_headers(message: Message, scope: Scope) -> None:
     id_headers = {
         name: value for name, value in scope["headers"] if name in _ID_HEADERS and 0 < len(value) <= _MAX_ID_LENGTH
     }
-    pending = {name.encode("latin-1"): value.encode("latin-1") for name, value in pending_headers(scope).items()}
+    added = scope["state"].get(RESPONSE_HEADERS, {})
+    pending = {name.encode("latin-1"): value.encode("latin-1") for name, value in added.items()}
     # A mounted application may have set some of them.
     present = {name for name, _ in message["headers"]}
     missing = [header for header in {**pending, **id_headers}.items() if header[0] not in present]

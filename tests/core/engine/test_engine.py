@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.core.engine.engine import Engine
+from app.core.engine.executor import Executor
 from app.core.engine.request_context import RequestContext, request_id
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
@@ -266,3 +267,11 @@ def test_request_is_released_after_its_response() -> None:
             asyncio.run(asyncio.wait_for(run(engine), 30))
     finally:
         gc.enable()
+
+
+def test_request_that_waited_too_long_is_rejected_before_its_body_is_decoded() -> None:
+    with running() as engine:
+        executor = Executor(engine.registry, engine.limits, engine.batched_observers)
+        with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
+            executor.handle(new_context(max_queue_seconds=0), lambda: pytest.fail("decoded"), name_of)
+    assert (caught.value.kind, caught.value.retry_after) == (ErrorKind.OVERLOADED, 1)

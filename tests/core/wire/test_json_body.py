@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.protocols.chariot_v2_kserve.codec import WireRequest, decode
+from app.core.protocols.chariot_v2_kserve import WireRequest, decode
 from app.core.wire.json_body import check_json, read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -192,7 +192,8 @@ class Registry:
         if versions is not None and len(versions) == 1 and version is None:
             # The usual case: nothing to sort.
             (registration,) = versions.values()
-            if registration.servable is not None and not registration.servable.unavailable_reason:
+            servable = registration.servable
+            if servable is not None and (servable.health is None or not servable.health.unavailable_reason):
                 return registration
         elif versions is None:
             model = name.removesuffix(_VIEW_SUFFIX)
@@ -266,8 +267,8 @@ class Registry:
 
 def _with_health(registration: Registration) -> Registration:
     """Return the registration, as UNAVAILABLE and without its servable while that reports a problem."""
-    reason = registration.servable.unavailable_reason if registration.servable is not None else ""
-    if not reason:
+    health = None if registration.servable is None else registration.servable.health
+    if health is None or not (reason := health.unavailable_reason):
         return registration
     return msgspec.structs.replace(
         registration,

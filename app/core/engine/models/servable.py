@@ -51,6 +51,7 @@ class Servable:
         downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
 
     Attributes:
+        health: the model, if it reports when it cannot answer.
         runner: runs the model for `predict`. Batching replaces it; streams and explanations do not use it.
         split_step: splits large items, and merges the predictions for their parts; set by a loader of models.
         score_step: changes the scores of predictions; set by a loader of models.
@@ -77,7 +78,7 @@ class Servable:
             raise ModelError(f"model-settings.json: {error}") from None
         self.task: Task[Any, Any] = task
         self.model: Model[Any, Any] = model
-        self._health = model if isinstance(model, HealthReporting) else None
+        self.health = model if isinstance(model, HealthReporting) else None
         self.loaded_bytes: int | None = None
         self.defaults = defaults
         self.downscale = downscale
@@ -93,11 +94,6 @@ class Servable:
         self.inputs = task.inputs
         self.parameter_types: Sequence[type[msgspec.Struct]] = (task.parameters_type, *added_to(task.parameters_type))
         self.outputs = task.outputs
-
-    @property
-    def unavailable_reason(self) -> str:
-        """Return why it cannot answer now, empty if it can."""
-        return self._health.unavailable_reason if self._health is not None else ""
 
     @property
     def resident_bytes(self) -> int | None:

@@ -158,11 +158,12 @@ class Admission:
             return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
         return self._rejection(model, self._limited_wait(model))
 
-    def deadline(self, context: RequestContext) -> float | None:
-        """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.
+    def acquire(self, context: RequestContext, model: str, *, until_deadline: bool = False) -> None:
+        """Count a request for `model` as in flight; `release` ends that. Set its deadline and `max_queue_seconds`.
 
-        Raise INVALID_REQUEST, with the header as path, for an invalid timeout; DEADLINE_EXCEEDED for a timeout that is
-        not positive.
+        It has no `max_queue_seconds` if a worker is idle: the time that a thread takes to wake up is not queueing. With
+        `until_deadline`, it may wait although its deadline is likely to pass. Raise INVALID_REQUEST, with the header as
+        path, for an invalid timeout; DEADLINE_EXCEEDED for a timeout that is not positive; OVERLOADED.
         """
         timeout, max_seconds = context.timeout, self._queue_limits.request_timeout
         if timeout is not None:
@@ -171,21 +172,13 @@ class Admission:
             if not timeout <= MAX_TIMEOUT_SECONDS:
                 raise invalid("Expected a number of milliseconds, from 0 to 30 days", TIMEOUT_HEADER)
             max_seconds = min(timeout, max_seconds or math.inf)
-        return None if max_seconds is None else time.monotonic() + max_seconds
-
-    def acquire(self, context: RequestContext, model: str, deadline: float | None) -> float | None:
-        """Count a request for `model` as in flight; `release` ends that.
-
-        Raise OVERLOADED.
-
-        Returns:
-            The seconds that it may wait for a worker. None for no limit, also if a worker is idle: the time that a
-            thread takes to wake up is not queueing.
-        """
+        if max_seconds is not None:
+            context.deadline = time.monotonic() + max_seconds
         wait: float | None = 0.0
         if self.clients.max_in_flight is not None:
             self.clients.acquire(context)
         if self.in_flight >= self._workers:
+            deadline = None if until_deadline else context.deadline
             wait = self._limited_wait(model, deadline)
             if (error := self._rejection(model, wait, deadline)) is not None:
                 self.clients.release(context)
@@ -193,7 +186,7 @@ class Admission:
         with self._lock:
             self.in_flight += 1
             self._in_flight_by_model[model] += 1
-        return self._queue_limits.max_queue_seconds if wait else None
+        context.max_queue_seconds = self._queue_limits.max_queue_seconds if wait else None
 
     def release(self, model: str, context: RequestContext) -> None:
         """Stop counting a request for `model`."""

@@ -146,7 +146,9 @@ class ThreadPool:
             worker = self._parked.pop() if self._parked else self._spawn()
             if worker is None:
                 return
-            self._assign(worker)
+            worker.entry = self._queue.next()
+            self._running += 1
+            self._estimates[worker] = worker.entry[2] if worker.entry is not None else 0.0
             worker.wake.release()
 
     def _spawn(self) -> _Worker | None:
@@ -163,12 +165,6 @@ class ThreadPool:
             return None
         self._spawned += 1
         return worker
-
-    def _assign(self, worker: _Worker) -> None:
-        """Give the next job to `worker`. Call this with the lock held, if a job waits that may start."""
-        worker.entry = self._queue.next()
-        self._running += 1
-        self._estimates[worker] = worker.entry[2] if worker.entry is not None else 0.0
 
     def _run(self, worker: _Worker) -> None:
         if self._low_priority:
@@ -189,12 +185,10 @@ class ThreadPool:
                 self._running -= 1
                 self._estimates.pop(worker, None)
                 self._queue.finish(model, duration)
-                if self._queue.waiting and (self._running < self._max_running or self._may_exceed):
-                    self._assign(worker)
-                    continue
                 if self._closed:
                     return
                 self._parked.append(worker)
+                self._start_jobs()
             worker.wake.acquire()
 
 

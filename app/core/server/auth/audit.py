@@ -12,9 +12,9 @@ from app.core.engine.request_context import request_id as new_request_id
 from app.core.protocols.request_info import (
     CLIENT,
     REQUEST_ID_HEADER,
+    RESPONSE_HEADERS,
     address_of,
     client_request_id,
-    pending_headers,
     set_response_header,
     valid_id,
 )
@@ -60,7 +60,7 @@ async def audit_response(message: Message, scope: Scope) -> None:
     """Audit the response to a marked request. This is a `before_send` hook of Litestar."""
     if message["type"] != "http.response.start" or AUDITED not in scope["state"]:
         return
-    request_id = client_request_id(scope) or pending_headers(scope).get(REQUEST_ID_HEADER, "")
+    request_id = client_request_id(scope) or scope["state"].get(RESPONSE_HEADERS, {}).get(REQUEST_ID_HEADER, "")
     if not request_id:
         request_id = new_request_id()
         set_response_header(scope, REQUEST_ID_HEADER, request_id)

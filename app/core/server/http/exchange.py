@@ -19,7 +19,7 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.inference_call import HttpResponse
-from app.core.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, pending_headers
+from app.core.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RESPONSE_HEADERS
 
 _MIN_BYTES_PER_SECOND = 1024
 """A body that arrives at least at this rate is never too slow."""
@@ -85,7 +85,7 @@ class Bodies:
             timeout.reschedule(min(end, timeout.when() or end))
 
 
-class Body:
+class Body(msgspec.Struct, eq=False):
     """The body of one request. Close it after the response.
 
     Attributes:
@@ -93,14 +93,13 @@ class Body:
         size: the bytes that have arrived.
     """
 
-    def __init__(self, bodies: Bodies, receive: Receive) -> None:
-        self._bodies = bodies
-        self._receive = receive
-        self._deadline = 0.0
-        # The size at which the deadline is extended.
-        self._extends_at = 0
-        self.is_complete = False
-        self.size = 0
+    _bodies: Bodies
+    _receive: Receive
+    _deadline: float = 0.0
+    _extends_at: int = 0
+    """The size at which the deadline is extended."""
+    is_complete: bool = False
+    size: int = 0
 
     async def receive(self) -> Any:
         """Return the next ASGI message; this is the `receive` of applications.
@@ -199,7 +198,8 @@ class Reply(msgspec.Struct, frozen=True, eq=False):
         ]
         if not streamed:
             headers.append((b"content-length", b"%d" % len(answer.content)))
-        fields = {**dict(answer.headers), **pending_headers(self.scope), **context.response_headers}
+        added = self.scope["state"].get(RESPONSE_HEADERS, {})
+        fields = {**dict(answer.headers), **added, **context.response_headers}
         headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
         headers += [(name.encode(), value.encode("latin-1")) for name, value in self.cors]
         if context.base_id is not None:

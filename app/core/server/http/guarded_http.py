@@ -99,7 +99,8 @@ class GuardedHttp(HttpToolsProtocol):
             self._head = data
             return b"", b""
         self._head = b""
-        self._unwatch()
+        if self._timer is not None:
+            self._unwatch()
         head, rest = data[:end], data[end:]
         if b"upgrade" in head.lower():
             head = _CONNECTION.sub(_without_upgrade, _UPGRADE.sub(b"", head))

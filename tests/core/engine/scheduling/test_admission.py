@@ -50,7 +50,7 @@ def admitted_requests(admission: Admission, model: str = "a", info: RequestConte
     """Return how many of 110 requests for a model are admitted before one is rejected."""
     for count in range(110):
         try:
-            admission.acquire(info or request_info(), model, None)
+            admission.acquire(info or request_info(), model)
         except InferenceError:
             return count
     return 110
@@ -75,7 +75,7 @@ def test_error_of_a_full_queue_of_a_model_says_which_requests_fill_it(model: str
     admission = admission_of(max_waiting=4, multi_model=True)
     assert admitted_requests(admission, model) == 4
     with pytest.raises(InferenceError, match=f"The server has 4 requests {requests} in flight and takes no more"):
-        admission.acquire(request_info(), model, None)
+        admission.acquire(request_info(), model)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_request_over_max_queue_seconds_is_rejected_with_retry_after() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3, workers=0)
     info = request_info()
     with pytest.raises(InferenceError, match=r"wait for about 2\.3 s; try again later") as caught:
-        admission.acquire(info, "a", None)
+        admission.acquire(info, "a")
     assert caught.value.kind is ErrorKind.OVERLOADED
     assert caught.value.retry_after == 3
     assert admission.in_flight == 0
@@ -106,31 +106,33 @@ def test_request_over_max_queue_seconds_is_rejected_with_retry_after() -> None:
 def test_request_whose_deadline_ends_before_the_expected_wait_is_rejected() -> None:
     admission = admission_of(wait=2, workers=0)
     with pytest.raises(InferenceError, match="longer than its timeout"):
-        admission.acquire(request_info(), "a", time.monotonic() + 1)
-    admission.acquire(request_info(), "a", time.monotonic() + 3)
+        admission.acquire(request_info(timeout=1), "a")
+    admission.acquire(request_info(timeout=1), "a", until_deadline=True)
+    admission.acquire(request_info(timeout=3), "a")
 
 
 def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
     admission = admission_of(request_timeout=10)
     now = time.monotonic()
     for timeout, expected in ((None, 10), (1, 1), (60, 10)):
-        deadline = admission.deadline(request_info(timeout=timeout))
-        assert deadline is not None
-        assert now + expected <= deadline <= now + expected + 60
-        assert deadline - now < expected + 5
-    assert admission_of().deadline(request_info()) is None
+        context = request_info(timeout=timeout)
+        admission.acquire(context, "a")
+        assert context.deadline is not None
+        assert now + expected <= context.deadline < now + expected + 5
+    admission_of().acquire(context := request_info(), "a")
+    assert context.deadline is None
 
 
 @pytest.mark.parametrize("timeout", [math.nan, math.inf, 1e12])
 def test_invalid_timeout_is_rejected(timeout: float) -> None:
     with rejects("x-request-timeout-ms: Expected a number of milliseconds"):
-        admission_of(request_timeout=10).deadline(request_info(timeout=timeout))
+        admission_of(request_timeout=10).acquire(request_info(timeout=timeout), "a")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -math.inf])
 def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
     with rejects(kind=ErrorKind.DEADLINE_EXCEEDED):
-        admission_of().deadline(request_info(timeout=timeout))
+        admission_of().acquire(request_info(timeout=timeout), "a")
 
 
 def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
@@ -165,18 +167,9 @@ def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
 
 
 @pytest.mark.parametrize(("wait", "expected"), [(0, None), (0.5, 1)])
-def test_admit_returns_max_queue_seconds_only_if_the_request_waits(wait: float, expected: float | None) -> None:
-    assert admission_of(max_queue_seconds=1, wait=wait, workers=0).acquire(request_info(), "a", None) == expected
-
-
-def test_request_that_waited_too_long_is_rejected_when_its_turn_comes() -> None:
-    context = request_info()
-    context.start_work()
-    context.max_queue_seconds = 0
-    with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
-        context.start_work()
-    assert caught.value.kind is ErrorKind.OVERLOADED
-    assert caught.value.retry_after == 1
+def test_admission_limits_the_wait_only_of_a_request_that_waits(wait: float, expected: float | None) -> None:
+    admission_of(max_queue_seconds=1, wait=wait, workers=0).acquire(context := request_info(), "a")
+    assert context.max_queue_seconds == expected
 
 
 @pytest.mark.parametrize(
@@ -187,7 +180,7 @@ def test_client_over_its_limit_is_rejected(info: RequestContext, client_name: st
     admission = admission_of(max_each_client=3)
     assert admitted_requests(admission, info=info) == 3
     with pytest.raises(InferenceError, match=f"has 3 requests or streams of {client_name} in flight") as caught:
-        admission.acquire(info, "a", None)
+        admission.acquire(info, "a")
     assert caught.value.kind is ErrorKind.OVERLOADED
     assert caught.value.retry_after == 1
     assert admission.in_flight == 3

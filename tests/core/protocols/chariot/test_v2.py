@@ -8,7 +8,8 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, map_error_path
+from app.core.protocols.chariot_v2 import JSON_LINES, decode, map_error_path
+from app.core.protocols.inference_call import JSON
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_base64, encode_image, rectangle

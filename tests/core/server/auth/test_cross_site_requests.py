@@ -7,7 +7,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.chariot_v2.routes import ChariotV2
+from app.core.protocols.chariot_v2 import ChariotV2
 from app.core.server.http.request_rules import cors_config
 from tests.support.servers.auth_apps import (
     INFER_KEY,

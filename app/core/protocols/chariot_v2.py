@@ -1,21 +1,26 @@
-"""Convert bodies of chariot-v2 to and from the neutral request and response.
+"""The protocol chariot-v2: its routes, and the conversion of its bodies.
 
 A body has one of three forms: one JSON object, one such object per line (``application/jsonl``), or the image itself.
 The image has its parameters as a JSON object in the header ``chariot-inference-parameters``.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
-from app.core.protocols.inference_call import JSON, HttpResponse
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.chariot_paths import chariot_endpoints
+from app.core.protocols.inference_call import JSON, CodecCall, HttpResponse, RequestHead, media_type_of
+from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.error_paths import map_path, move
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput, InferenceResponse, Record
+from tasks.inference.response import InferenceResponse, Record
 from tasks.inference.tensor import BytesTensor, Element
 
 JSON_LINES = "application/jsonl"
@@ -72,11 +77,17 @@ def decode(
 
 
 def encode(response: InferenceResponse) -> HttpResponse:
-    """Encode a response: as plain JSON for a single output, as JSON lines for several."""
-    wire_responses = [_output(output) for output in response.outputs]
-    if len(wire_responses) == 1:
-        return HttpResponse(content=_encoder.encode(wire_responses[0]))
-    return HttpResponse(content=_encoder.encode_lines(wire_responses), media_type=JSON_LINES)
+    """Encode a response: plain JSON for a single output, JSON lines for several."""
+    outputs = [
+        WireResponse(
+            output=[record for prediction in output.predictions for record in prediction.records()],
+            parameters=output.parameters or msgspec.UNSET,
+        )
+        for output in response.outputs
+    ]
+    if len(outputs) == 1:
+        return HttpResponse(content=_encoder.encode(outputs[0]))
+    return HttpResponse(content=_encoder.encode_lines(outputs), media_type=JSON_LINES)
 
 
 def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
@@ -110,8 +121,34 @@ def _input(element: Element, parameters: Mapping[str, object]) -> BytesTensor:
     return BytesTensor(name="input", shape=(1,), elements=[element], parameters=parameters)
 
 
-def _output(output: InferenceOutput) -> WireResponse:
-    return WireResponse(
-        output=[record for prediction in output.predictions for record in prediction.records()],
-        parameters=output.parameters or msgspec.UNSET,
-    )
+class ChariotV2(HttpProtocol):
+    """Chariot's leaner protocol: one object, lines of objects, or the bare image in; only the records out."""
+
+    name = "chariot-v2"
+    request_headers = (PARAMETERS_HEADER,)
+
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
+            media_type = media_type_of(head.headers.get("content-type", ""))
+            return CodecCall(
+                model_name=context.model_name,
+                decode=partial(
+                    decode,
+                    body,
+                    media_type=media_type,
+                    parameters_header=head.headers.get(PARAMETERS_HEADER),
+                    model_name=context.model_name,
+                    model_version=head.version,
+                    request_id=context.request_id,
+                    limits=engine.limits,
+                ),
+                encode=encode,
+                map_error_path=partial(map_error_path, media_type=media_type),
+            )
+
+        media_types = (JSON_LINES, "image/*")
+        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse, media_types=media_types)
+
+    def error_body(self, error: InferenceError, /) -> bytes:
+        # Striveworks' public engine uses `detail`; the platform's own errors use `error`.
+        return msgspec.json.encode({"error": str(error), "detail": str(error)})

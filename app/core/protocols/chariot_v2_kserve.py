@@ -1,17 +1,22 @@
-"""Convert bodies of chariot-v2-kserve to and from the neutral request and response."""
+"""The protocol chariot-v2-kserve: its routes, and the conversion of its bodies."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import methodcaller
 
 import msgspec
 
-from app.core.protocols.inference_call import HttpResponse
+from app.core.engine.engine import Engine
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.chariot_paths import chariot_endpoints
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
+from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.wire.bytes_elements import string_elements
 from app.core.wire.json_body import read_json, read_parameters_object
 from app.core.wire.json_tensors import numeric_tensor, read_datatype
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput, InferenceResponse, Record
+from tasks.inference.response import InferenceResponse, Record
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 
 WireParameters = dict[str, msgspec.Raw]
@@ -66,8 +71,17 @@ def decode(
     """
     wire = read_json(body, WireRequest, limits=limits)
     inputs: list[InputTensor] = []
-    for index, wire_input in enumerate(wire.inputs):
-        inputs.append(_tensor(wire_input, f"inputs[{index}]"))
+    for index, tensor in enumerate(wire.inputs):
+        path = f"inputs[{index}]"
+        parameters = read_parameters_object(tensor.parameters, f"{path}.parameters")
+        if tensor.datatype == Datatype.BYTES:
+            elements = string_elements(tensor.data, f"{path}.data", tensor.shape, f"{path}.shape")
+            inputs.append(
+                BytesTensor(name=tensor.name, shape=tuple(tensor.shape), elements=elements, parameters=parameters)
+            )
+        else:
+            datatype = read_datatype(tensor.datatype, f"{path}.datatype")
+            inputs.append(numeric_tensor(tensor.name, datatype, tensor.shape, tensor.data, parameters, path))
     return InferenceRequest(
         id=wire.id or request_id,
         model_name=model_name,
@@ -84,25 +98,38 @@ def encode(response: InferenceResponse) -> HttpResponse:
         id=response.id,
         model_name=response.model_name,
         model_version=response.model_version,
-        outputs=list(map(_output, response.outputs)),
+        outputs=[
+            WireOutput(
+                name=output.name,
+                shape=(len(output.predictions),),
+                datatype=Datatype.BYTES,
+                data=list(map(_records, output.predictions)),
+                parameters=output.parameters or msgspec.UNSET,
+            )
+            for output in response.outputs
+        ],
     )
     return HttpResponse(content=_encoder.encode(wire))
 
 
-def _tensor(wire: WireInput, path: str) -> InputTensor:
-    parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
-    if wire.datatype == Datatype.BYTES:
-        elements = string_elements(wire.data, f"{path}.data", wire.shape, f"{path}.shape")
-        return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
-    datatype = read_datatype(wire.datatype, f"{path}.datatype")
-    return numeric_tensor(wire.name, datatype, wire.shape, wire.data, parameters, path)
+class ChariotV2KServe(HttpProtocol):
+    """Chariot's recommended protocol: KServe's envelope with lists of plain objects."""
 
+    name = "chariot-v2-kserve"
 
-def _output(output: InferenceOutput) -> WireOutput:
-    return WireOutput(
-        name=output.name,
-        shape=(len(output.predictions),),
-        datatype=Datatype.BYTES,
-        data=list(map(_records, output.predictions)),
-        parameters=output.parameters or msgspec.UNSET,
-    )
+    def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
+        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
+            return CodecCall(
+                model_name=context.model_name,
+                decode=partial(
+                    decode,
+                    body,
+                    model_name=context.model_name,
+                    model_version=head.version,
+                    request_id=context.request_id,
+                    limits=engine.limits,
+                ),
+                encode=encode,
+            )
+
+        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
