@@ -9,9 +9,10 @@ import tarfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
+import yaml
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
@@ -20,7 +21,9 @@ from app.core.cli.terminal import console, counted, printable, table
 from app.core.runtimes.folder import is_hidden
 from app.core.settings.files import READABLE_BY_ALL, replacing_file
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
+from app.core.settings.server import ModelOptions
 from app.plugins.authoring.check import check
+from metadata.model import ModelMetadata
 
 _SUFFIX = ".tar.gz"
 _PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
@@ -37,13 +40,16 @@ def pack(
 ) -> None:
     """Check a model and pack its folder into a .tar.gz for platforms.
 
-    The same files always give the same archive bytes. Nothing is written when the check fails.
+    The same files always give the same archive bytes. Nothing is written when the check fails. The last lines are what
+    Chariot's catalogue asks: type, task, labels with their numbers, and the licence that the model states, or null.
 
     Args:
         directory: Folder to pack.
         output: Archive to write.
         allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
+    from app.core.assembly.models import describe, find_models
+
     if not output.name.endswith(_SUFFIX):
         raise ModelError(f"{output}: Expected a name that ends in {_SUFFIX}")
     if not output.parent.is_dir():
@@ -75,6 +81,31 @@ def pack(
             f"{SETTINGS_FILE}[/yellow] to give it a name of its own.",
             soft_wrap=True,
         )
+    for source in find_models(ModelOptions(model_dir=directory, allow_code=allow_code)):
+        entry = msgspec.json.encode(_catalogue_entry(source, describe(source))).decode()
+        terminal.print(f"For Chariot's catalogue, {printable(source.name)}: {printable(entry)}", soft_wrap=True)
+
+
+def _catalogue_entry(source: ModelSource, metadata: ModelMetadata) -> dict[str, object]:
+    """Return what Chariot's catalogue asks: docs/chariot_deployment.md#3-register-the-engine names the sources."""
+    return {
+        "artifact_type": "custom-engine",
+        "task_type": str(metadata.task_type),
+        "class_labels": {label: number for number, label in enumerate(metadata.labels)},
+        "license": metadata.properties.get("license") or _licence_of_card(source.folder / "README.md"),
+    }
+
+
+def _licence_of_card(file: Path) -> object:
+    """Return the licence in a Hugging Face model card, whose YAML is between two lines of dashes; None without one."""
+    if not file.is_file():
+        return None
+    start, _, rest = file.read_text(errors="replace").partition("---\n")
+    try:
+        card: object = None if start else yaml.safe_load(rest.partition("\n---")[0])
+    except yaml.YAMLError:
+        return None
+    return cast("dict[str, object]", card).get("license") if isinstance(card, dict) else None
 
 
 def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosixPath]]:

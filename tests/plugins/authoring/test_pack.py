@@ -1,6 +1,7 @@
 """Files that `charioteer pack` puts into an archive or rejects, and how a manifest is written and used."""
 
 import io
+import json
 import os
 import pickle
 import shutil
@@ -9,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 from app.core.assembly.discovery import model_at
@@ -131,6 +133,32 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
     summary = ("OBJECT_DETECTION", "model.onnx", "1859720", "1 file, 1.9 MB", "sha256")
     for text in (*summary, "model-settings.json in the archive names the model detector"):
         assert text in output
+    start = 'For Chariot\'s catalogue, detector: {"artifact_type":"custom-engine","task_type":"OBJECT_DETECTION",'
+    assert f'{start}"class_labels":{{"red circle":0,"red square":1,' in output
+    assert output.rstrip().endswith('"license":null}')
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: apache-2.0\ntags: [a]\n---\n# Shapes\n", "apache-2.0"),
+        ("# License\n---\nlicense: mit\n---\n", None),
+    ],
+)
+def test_licence_for_the_catalogue_is_in_the_model_card(
+    model: Path, tmp_path: Path, card: str, licence: str | None
+) -> None:
+    (model / "README.md").write_text(card)
+    output = output_of("pack", model, "--output", tmp_path / "m.tar.gz")
+    assert output.rstrip().endswith(f'"license":{json.dumps(licence)}}}')
+
+
+def test_licence_for_the_catalogue_is_in_the_onnx_file(model: Path, tmp_path: Path) -> None:
+    graph = onnx.load(model / "model.onnx")
+    graph.metadata_props.add(key="license", value="AGPL-3.0")
+    onnx.save(graph, model / "model.onnx")
+    output = output_of("pack", model, "--output", tmp_path / "m.tar.gz")
+    assert output.rstrip().endswith('"license":"AGPL-3.0"}')
 
 
 def test_packed_model_keeps_its_name_and_settings_in_any_folder(model: Path, tmp_path: Path) -> None:
