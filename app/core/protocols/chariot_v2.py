@@ -78,16 +78,16 @@ def decode(
 
 def encode(response: InferenceResponse) -> HttpResponse:
     """Encode a response: plain JSON for a single output, JSON lines for several."""
-    outputs = [
+    wire_responses = [
         WireResponse(
             output=[record for prediction in output.predictions for record in prediction.records()],
             parameters=output.parameters or msgspec.UNSET,
         )
         for output in response.outputs
     ]
-    if len(outputs) == 1:
-        return HttpResponse(content=_encoder.encode(outputs[0]))
-    return HttpResponse(content=_encoder.encode_lines(outputs), media_type=JSON_LINES)
+    if len(wire_responses) == 1:
+        return HttpResponse(content=_encoder.encode(wire_responses[0]))
+    return HttpResponse(content=_encoder.encode_lines(wire_responses), media_type=JSON_LINES)
 
 
 def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
