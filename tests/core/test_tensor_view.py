@@ -134,7 +134,7 @@ def test_view_shares_the_model_and_the_limit_of_its_queue(root: Path) -> None:
     assert view.model is model.model
     assert engine.overload(VIEW) is None
     for _ in range(2):
-        engine.admission.acquire(RequestContext(protocol="", request_id=""), "detector", None)
+        engine.admission.acquire(RequestContext(protocol="", request_id=""), "detector")
     assert "'detector'" in str(engine.overload(VIEW))
 
 

@@ -114,7 +114,7 @@ def test_server_has_the_requested_explain_workers_and_limits() -> None:
         admission = engine.lane("explanation").admission
         for number in range(3):
             assert admission.has_idle_worker()
-            admission.acquire(new_context(str(number)), "", None)
+            admission.acquire(new_context(str(number)), "")
         assert not admission.has_idle_worker()
     finally:
         engine.close()
