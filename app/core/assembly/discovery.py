@@ -54,7 +54,10 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     versions = _versions(path)
     if versions:
         served = _served_versions(path, versions, shared)
-        sources = [_version_source(path, folder, shared) for folder in served]
+        own = {folder: _read_settings(folder)[0] for folder in served if (folder / SETTINGS_FILE).is_file()}
+        sources = [
+            _source(folder, own.get(folder, shared), _name(path), _version_name(folder), root=path) for folder in served
+        ]
     elif _is_model(path):
         sources = [_source(path, shared, _name(path), "1")]
     else:
@@ -172,11 +175,6 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
             if missing:
                 raise ModelError(f"{path}: versions: There is no version {', '.join(sorted(missing))}")
             return [folder for folder in versions if _version_name(folder) in selected]
-
-
-def _version_source(path: Path, folder: Path, shared: ModelSettings) -> ModelSource:
-    settings = _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
-    return _source(folder, settings, _name(path), _version_name(folder), root=path)
 
 
 def _name(folder: Path) -> str:

@@ -244,7 +244,9 @@ class Engine(Readiness):
 
     def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were rejected before they were read, without recording them."""
-        self._executor.report_rejected_unread(context, error)
+        context.failure = error
+        context.finish()
+        self.batched_observers.add(context)
 
     def start_drain(self) -> None:
         """Start to drain: report not ready, and let lanes finish early, such as with the samples that they have.
@@ -269,7 +271,9 @@ class Engine(Readiness):
         deadline = time.monotonic() + timeout
         while self.busy and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
-        self._executor.fail_unfinished(stopping_error())
+        for context in tuple(self._executor.unfinished):
+            context.failure = context.failure or stopping_error()
+            self._executor.report(context)
 
     def _admit(self, context: RequestContext, model_name: str, lane: Lane) -> str:
         """Admit a request; return the queue in which it waits: its model's, or the only one of a lane of long requests.

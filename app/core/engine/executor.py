@@ -52,18 +52,6 @@ class Executor:
         self._annotators += annotators
         self._record_sink = record_sink or self._record_sink
 
-    def report_rejected_unread(self, context: RequestContext, error: InferenceError) -> None:
-        """Report requests that were rejected before they were read. They are not recorded."""
-        context.failure = error
-        context.finish()
-        self._observers.add(context)
-
-    def fail_unfinished(self, error: InferenceError) -> None:
-        """Report all requests that are not finished as failed with `error`, even if their workers still run."""
-        for context in tuple(self.unfinished):
-            context.failure = context.failure or error
-            self.report(context)
-
     def handle(
         self,
         context: RequestContext,

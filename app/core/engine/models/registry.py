@@ -9,8 +9,7 @@ from typing import cast
 import msgspec
 
 from app.core.engine.error_text import list_choices, redact_paths
-from app.core.engine.models.loading import load_model
-from app.core.engine.models.servable import Servable
+from app.core.engine.models.servable import Servable, load_model
 from app.core.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

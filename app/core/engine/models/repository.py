@@ -10,9 +10,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from app.core.engine.error_text import redact_paths
-from app.core.engine.models.loading import load_model
 from app.core.engine.models.registry import CHARIOT_PREFIX, ModelState, Registration, Registry
-from app.core.engine.models.servable import Servable
+from app.core.engine.models.servable import Servable, load_model
 from app.core.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.core.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError, invalid

@@ -12,7 +12,7 @@ from app.core.engine.cancellation import raise_if_cancelled
 from app.core.engine.error_text import error_text, is_ctrl_c
 from app.core.engine.models.steps import Runner, ScoreStep, SplitStep
 from app.core.engine.streams.text_stream import TextStream
-from app.core.settings.model import ModelError
+from app.core.settings.model import ModelError, ModelSource
 from metadata.model import ModelMetadata
 from metadata.request import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError, invalid, model_failed
@@ -127,17 +127,13 @@ class Servable:
 
         Raise InferenceError for an invalid request; UNSUPPORTED if `streams` is False.
         """
-        streaming = self.check_streams(request.model_name)
+        streaming = self._streaming
+        if streaming is None:
+            message = f"Model {request.model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
         groups, decode_ns = self._decode(request, limits)
         stream = streaming.stream([item for group in groups for item in group.items], self.model)
         return TextStream(stream, groups, decode_ns, streaming.gather)
-
-    def check_streams(self, model_name: str) -> StreamingTask[Any, Any]:
-        """Return its task if its answers are texts. Raise UNSUPPORTED."""
-        if self._streaming is None:
-            message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
-            raise InferenceError(ErrorKind.UNSUPPORTED, message)
-        return self._streaming
 
     def check_parameters(self, names: Iterable[str]) -> None:
         """Reject parameters that its task does not have. Requests of clients may have others, which are ignored.
@@ -249,6 +245,21 @@ def _run_until_stopped(task: StreamingTask[Any, Any], model: Model[Any, Any], it
             collector.add(chunk)
     answers = collector.answers
     return [task.gather(item, answers[index]) for index, item in enumerate(items)]
+
+
+def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
+    """Load `source` with `load`.
+
+    Raise ModelError for every exception: a failure in a framework or in a model's own code must affect this model only.
+    """
+    try:
+        return load(source)
+    except ModelError:
+        raise
+    except BaseException as error:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the server
+        if is_ctrl_c(error):
+            raise
+        raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
 
 
 def explains_itself(model: object) -> bool:

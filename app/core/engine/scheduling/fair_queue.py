@@ -26,11 +26,6 @@ class FairQueue(Generic[T]):
         self.waiting = 0
         """Number of jobs that wait."""
 
-    @property
-    def backlog(self) -> float:
-        """Return the estimated seconds that the waiting jobs will take."""
-        return sum(queue.backlog for queue in self._models.values())
-
     def estimated_wait(self, model: str) -> float:
         """Return the estimated seconds of work before one more job of `model`.
 
