@@ -59,13 +59,6 @@ def test_pixels_are_rounded_to_four_digits(pixel: float) -> None:
     assert len(str(record.xmax).partition(".")[2]) <= 4
 
 
-def test_labels_scores_and_boxes_must_have_equal_lengths() -> None:
-    with pytest.raises(ValueError):
-        Classification(labels=["a"], scores=np.ones(2, np.float32)).records()
-    with pytest.raises(ValueError):
-        Detections(labels=["a"], scores=np.ones(1, np.float32), boxes=np.ones((2, 4), np.float32)).records()
-
-
 ROWS = [np.array([1, 2], np.float32), np.array([], np.float32), np.array([3, 4, 5], np.float32)]
 
 

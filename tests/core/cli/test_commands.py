@@ -117,13 +117,6 @@ def test_predict_prints_an_error(arguments: tuple[str | Path, ...], message: str
     assert "Traceback" not in completed.stderr
 
 
-def test_models_command_lists_the_models(small_models: Path) -> None:
-    completed = charioteer("models", "--model-repository", small_models)
-    assert completed.returncode == 0, completed.stderr
-    for name in ("classifier", "detector", "oriented-detector", "segmenter", "ranker"):
-        assert name in completed.stdout
-
-
 def test_models_command_shows_every_column_beside_a_long_name(tmp_path: Path) -> None:
     folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "repository" / ("n" * 200))
     completed = charioteer("models", "--model-repository", folder.parent)
@@ -138,12 +131,6 @@ def test_version_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
     completed = charioteer("check", folder)
     assert completed.returncode == 0, completed.stderr
     assert "[red]n [b]" in completed.stdout
-
-
-def test_check_names_the_file_that_is_not_an_image() -> None:
-    completed = charioteer("check", MODELS / "classifier", "--image", ROOT / "README.md")
-    assert completed.returncode == 1
-    assert f"{ROOT / 'README.md'} is not an image. Supported: JPEG, PNG" in completed.stderr
 
 
 def test_check_prints_task_labels_and_preprocessing() -> None:

@@ -147,12 +147,6 @@ def test_empty_path_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completed.stderr == "charioteer: --file is missing; `charioteer keys list --help` describes it\n"
 
 
-def test_invalid_option_is_reported_in_one_line() -> None:
-    completed = charioteer("serve", "--port", "x")
-    assert completed.returncode == 2
-    assert completed.stderr == 'charioteer: Invalid value for --port: unable to convert "x" into int\n'
-
-
 @pytest.mark.parametrize(
     ("name", "reason"), [("c.toml", "Invalid value .*"), ("nowhere.toml", "No"), (".", "Is a"), ("pipe", "it is not")]
 )

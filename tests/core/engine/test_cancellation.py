@@ -188,27 +188,6 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
     assert outcomes(observer) == [None, ErrorKind.CANCELLED]
 
 
-def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
-    observer = EventRecorder()
-
-    async def run(engine: Engine) -> None:
-        def decode() -> InferenceRequest:
-            # Block the event loop so that its timers are late.
-            asyncio.run_coroutine_threadsafe(_block(0.3), loop)
-            threading.Event().wait(0.2)
-            return request()
-
-        loop = asyncio.get_running_loop()
-        with rejects(kind=ErrorKind.DEADLINE_EXCEEDED):
-            await engine.handle(new_context(timeout=0.1), "detector", decode, name_of)
-
-    async def _block(seconds: float) -> None:
-        threading.Event().wait(seconds)
-
-    run_with_engine(run, observer, workers=1)
-    assert outcomes(observer) == [ErrorKind.DEADLINE_EXCEEDED]
-
-
 def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     observer, decoder = EventRecorder(), BlockedDecoder()
 
@@ -232,17 +211,3 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     run_with_engine(run, observer, workers=1)
     assert decoder.count == 1
     assert outcomes(observer) == [ErrorKind.MODEL_NOT_READY] * 2
-
-
-@pytest.mark.parametrize(
-    ("timeout", "kind"), [(float("nan"), ErrorKind.INVALID_REQUEST), (0, ErrorKind.DEADLINE_EXCEEDED)]
-)
-def test_invalid_or_expired_timeout_is_rejected_and_observed(timeout: float, kind: ErrorKind) -> None:
-    observer = EventRecorder()
-
-    async def run(engine: Engine) -> None:
-        with rejects(kind=kind):
-            await engine.handle(new_context(timeout=timeout), "detector", request, name_of)
-
-    run_with_engine(run, observer)
-    assert outcomes(observer) == [kind]

@@ -33,23 +33,6 @@ def by_shapely(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArr
     return np.array([[one.intersection(other).area / one.union(other).area for one, other in row] for row in pairs])
 
 
-@pytest.mark.parametrize("angle", [0, 0.3, math.pi / 4, math.pi / 2, 2.5, -7])
-def test_parallel_boxes_with_sides_on_one_line(angle: float) -> None:
-    x, y = 10 * math.cos(angle), 10 * math.sin(angle)
-    one = boxes((50, 50, 40, 20, angle))
-    others = boxes(
-        (50, 50, 40, 20, angle),
-        (50 + x, 50 + y, 20, 20, angle),
-        (50 - x, 50 - y, 20, 20, angle + math.pi),
-        (50 + x, 50 + y, 20, 10, angle + math.pi / 2),
-        (50 + 2 * x, 50 + 2 * y, 40, 20, angle),
-        (50 + 4 * x, 50 + 4 * y, 40, 20, angle),
-        (50 - y, 50 + x, 40, 20, angle),
-    )
-    np.testing.assert_allclose(rotated_ious(one, others), [[1, 0.5, 0.5, 0.25, 1 / 3, 0, 1 / 3]], atol=1e-5)
-    np.testing.assert_allclose(rotated_ious(others, one).T, rotated_ious(one, others), atol=1e-5)
-
-
 sides, places = st.integers(1, 40), st.integers(0, 60)
 angles = st.integers(-8, 8).map(lambda eighths: eighths * math.pi / 8) | st.floats(-4, 4)
 

@@ -1,21 +1,17 @@
 """Refreshing the models from disk, also during other loads and changes."""
 
 import asyncio
-import random
 import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.engine.models.registry import ModelState, Registry
+from app.core.engine.models.registry import Registry
 from app.core.engine.models.repository import Repository
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelError, ModelSource
-from tasks.inference.error import InferenceError
 from tests.support.models.fake_models import load_fake_model
 from tests.support.polling import wait_until_async
 
@@ -161,70 +157,3 @@ def test_refresh_ignores_a_file_that_is_removed_meanwhile(root: Path, monkeypatc
     repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
     asyncio.run(repository.refresh())
     assert not vanishing.exists()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_concurrent_repository_actions_end_with_the_latest_content_served(tmp_path: Path, seed: int) -> None:
-    rng, names = random.Random(seed), ("detector", "segmenter", "teller")
-    content_by_servable: dict[Servable | None, str] = {}
-    inconsistent: list[object] = []
-    finished = threading.Event()
-
-    def write(content: str, *names: str) -> None:
-        for name in names:
-            (tmp_path / name).mkdir(exist_ok=True)
-            (tmp_path / name / "model").write_text(content)
-
-    def load_slowly(source: ModelSource) -> Servable:
-        content = (source.folder / "model").read_text()
-        for _ in range(rng.randrange(50)):
-            time.sleep(0)  # let other threads run during a load
-        servable = load(source)
-        content_by_servable[servable] = content
-        return servable
-
-    def check_registrations() -> None:
-        while not finished.wait(0.0005):
-            inconsistent.extend(
-                registration
-                for registration in repository.registry.registrations
-                if (registration.servable is None) == (registration.state is ModelState.READY)
-            )
-
-    async def run_random_steps() -> None:
-        for step in range(12):
-            name = rng.choice(names)
-            with suppress(InferenceError):
-                match rng.randrange(5):
-                    case 0:
-                        await repository.load(name)
-                    case 1:
-                        await repository.unload(name)
-                    case 2:
-                        await repository.refresh()
-                    case 3:
-                        write(f"{rng.choice(('broken', 'whole'))} {step}", name)
-                    case _:
-                        cancelled_load = asyncio.create_task(repository.load(name))
-                        await asyncio.sleep(0)
-                        cancelled_load.cancel()
-                        await asyncio.wait([cancelled_load])
-
-    async def run() -> None:
-        await repository.refresh()
-        await asyncio.gather(*(run_random_steps() for _ in range(4)))
-        write("the last word", *names)
-        await repository.refresh()
-
-    write("first", *names)
-    repository = Repository(Registry(discovered(tmp_path)), lambda: discovered(tmp_path), load_slowly, timeout=30)
-    checker = threading.Thread(target=check_registrations)
-    checker.start()
-    try:
-        asyncio.run(run())
-    finally:
-        finished.set()
-        checker.join()
-    assert inconsistent == []
-    contents = {name: content_by_servable.get(served(repository, name)) for name in names}
-    assert contents == dict.fromkeys(names, "the last word")

@@ -22,7 +22,6 @@ from tests.support.data.images import encode_image, rectangle
 from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import detect, stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
-from tests.support.polling import wait_until_async
 
 ELEMENT = BinaryElement(encode_image(rectangle()))
 
@@ -122,22 +121,3 @@ def test_generated_text_is_streamed_without_empty_chunks() -> None:
 
     assert asyncio.run(run()) == ["a", "b"] * 2
     assert [(event.outcome, event.batch_size) for event in observer.events] == [(None, 2)]
-
-
-def test_abandoned_answer_is_cancelled_at_the_next_token() -> None:
-    observer, gate = EventRecorder(), Gate(initial_passes=1)
-    engine = scripted_engine(ScriptedModel(*"abc", gate=gate), observer, workers=1)
-
-    async def run() -> None:
-        answer = asyncio.ensure_future(
-            engine.handle(new_context(), "speaker", lambda: request(1, model="speaker"), str)
-        )
-        for _ in "ab":
-            await asyncio.to_thread(gate.wait_for_arrival)
-        answer.cancel()
-        await asyncio.wait([answer])
-        gate.open()
-        await wait_until_async(lambda: not engine.busy)
-
-    asyncio.run(run())
-    assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,6 @@ def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Rec
     assert servable.description.task_type is task_type
     (prediction,) = predict(servable, IMAGE)
     return prediction.records()
-
-
-def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
-    servable = load(graphs.source(channel_means(tmp_path)))
-
-    def red_score(value: int) -> float:
-        pixels = np.zeros((3, 40, 30, 3), np.uint8)
-        pixels[..., 0] = value
-        (score,) = {prediction.records()[0].score for prediction in predict(servable, pixel_input(pixels))}
-        return score
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(red_score, range(256))) == pytest.approx([value / 255 for value in range(256)], abs=1e-6)
 
 
 def test_graph_that_answers_one_of_two_images_is_model_failure(tmp_path: Path) -> None:

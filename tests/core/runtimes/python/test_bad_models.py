@@ -68,16 +68,6 @@ FAILURES = [
 ]
 """``predict`` of models, and the status and a part of the text of their answers."""
 
-UNLOADABLE = [
-    ("import sys; sys.exit()", "SystemExit"),
-    ("import threading; threading.Event().wait()", "did not end within 0.2 s"),
-    (
-        "class Model:\n    def load(self): raise MemoryError('GPU')\n    def predict(self, image): ...",
-        "MemoryError: GPU",
-    ),
-]
-"""Code of models that cannot be loaded, and a part of the reason."""
-
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Client]:
@@ -87,8 +77,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[Client]:
     for number, (predict, status, _) in enumerate(FAILURES):
         timeout = 0.2 if status == 504 else 60
         write_model(folder / f"failing-{number}", model_code(predict), timeout_seconds=timeout)
-    for number, (code, _) in enumerate(UNLOADABLE):
-        write_model(folder / f"unloadable-{number}", code, load_timeout_seconds=0.2)
     with serving(folder) as started:
         yield started
 
@@ -106,15 +94,6 @@ def test_failure_is_reported_and_does_not_affect_other_models(client: Client, nu
     wait_until(lambda: infer(client, model, image_input()).status_code == again)
     assert good_model_answers(client)
     assert client.get("/v2/health/live").status_code == 200
-
-
-@pytest.mark.parametrize("number", range(len(UNLOADABLE)))
-def test_model_that_fails_to_load_does_not_affect_others(client: Client, number: int) -> None:
-    response = infer(client, f"unloadable-{number}", image_input())
-    assert response.status_code == 503
-    assert UNLOADABLE[number][1] in response.text
-    assert good_model_answers(client)
-    assert f"unloadable-{number}" in client.get("/ready").text
 
 
 def test_hung_model_is_replaced_by_a_reload(tmp_path: Path) -> None:
