@@ -139,9 +139,9 @@ def test_faults_of_sections_and_of_entries_add_up() -> None:
     ]  # fmt: skip
 
 
-@given(JSON_VALUES)
-def test_no_json_value_raises(value: object) -> None:
-    for form in (value, json.dumps(value), msgspec.Raw(json.dumps(value).encode())):
+@given(JSON_VALUES, st.binary(), st.text())
+def test_no_value_or_text_raises(value: object, data: bytes, text: str) -> None:
+    for form in (value, json.dumps(value), raw(value), data, msgspec.Raw(data), text):
         assert isinstance(read_metadata(form), InputMetadata)
 
 
@@ -151,13 +151,6 @@ def test_every_entry_is_read_or_is_a_fault(entries: list[dict[str, Any]]) -> Non
         read = read_metadata(value)
         assert len(read.entries) + len(read.faults) == len(entries)
         msgspec.json.encode(read)
-
-
-@given(st.binary() | st.text())
-def test_no_text_raises(value: bytes | str) -> None:
-    assert isinstance(read_metadata(value), InputMetadata)
-    if isinstance(value, bytes):
-        assert isinstance(read_metadata(msgspec.Raw(value)), InputMetadata)
 
 
 @pytest.mark.parametrize("kind", ["int", "float"])

@@ -41,11 +41,6 @@ def code(file: Path) -> None:
     file.write_text(f"import os\nos.mkdir({str(file.parents[1] / 'ran')!r})\n")
 
 
-def huge(file: Path) -> None:
-    file.touch()
-    os.truncate(file, 2**30)
-
-
 def link_to_secret(file: Path) -> None:
     (file.parents[2] / "secret.json").write_text('{"secret": "sesame"}')
     file.symlink_to("../../secret.json")
@@ -75,17 +70,9 @@ HOSTILE: dict[str, tuple[Files, str]] = {
         {"model.onnx": GRAPH, SETTINGS: b'{"onnxruntime": {"devices": ["/m/ops.so"]}}'},
         "device",
     ),
-    "graph is a pipe": ({SETTINGS: b"{}", "model.onnx": os.mkfifo}, "neither a file nor a folder"),
-    "settings are a pipe": ({"model.onnx": GRAPH, SETTINGS: os.mkfifo}, "neither a file nor a folder"),
     "manifest is a pipe": ({"model.onnx": GRAPH, "model.sha256": os.mkfifo}, "neither a file nor a folder"),
-    "graph is a link": ({"model.onnx": lambda file: file.symlink_to(FILE)}, "leads out of the model's folder"),
     "settings are a link": ({"model.onnx": GRAPH, SETTINGS: link_to_secret}, "unknown field `secret`"),
     "deeply nested settings": ({"model.onnx": GRAPH, SETTINGS: NESTED}, "not valid JSON"),
-    "huge settings": ({"model.onnx": GRAPH, SETTINGS: huge}, "more than 67,108,864"),
-    "name with a path": (
-        {"model.onnx": GRAPH, SETTINGS: b'{"name": "../good", "uri": "model.onnx"}'},
-        "printable characters without slashes",
-    ),
 }
 
 

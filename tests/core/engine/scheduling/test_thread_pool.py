@@ -200,16 +200,6 @@ def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch, gate:
         job.result(TIMEOUT)
 
 
-def test_daemon_thread_returns_results_and_errors() -> None:
-    async def run() -> None:
-        assert await run_in_daemon_thread(lambda: 3) == 3
-        assert await run_in_daemon_thread(lambda: threading.current_thread().daemon)
-        with pytest.raises(ZeroDivisionError):
-            await run_in_daemon_thread(lambda: 1 / 0)
-
-    asyncio.run(run())
-
-
 def test_event_loop_ends_while_daemon_work_runs() -> None:
     proceed, ended = threading.Event(), threading.Event()
 
