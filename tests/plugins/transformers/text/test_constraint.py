@@ -16,6 +16,7 @@ from tests.plugins.transformers.text.image_text_to_text import tiny
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input, predict, request, text_input
 from tests.support.models import tiny_language, tiny_readers
+from tests.support.servers.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,17 @@ def test_optional_schema_allows_a_text_or_follows_it(writer: Servable) -> None:
 def test_vision_language_model_follows_a_schema(tmp_path: Path) -> None:
     model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_readers.florence2(tmp_path)))
     assert json.loads(answer_of(model, file_input(encode_image(rectangle()), json_schema=SHAPE, **SAMPLED)))
+
+
+def test_onnx_model_answers_with_the_values_of_the_image_in_the_order_of_the_schema() -> None:
+    model = VISION_LANGUAGE.load(ModelSource(name="vlm", version="1", folder=ROOT / "fixtures" / "models" / "vlm"))
+    data = (ROOT / "fixtures" / "images" / "shape.jpg").read_bytes()
+    one, other = {"shape": "star", "color": "blue"}, {"count": 1, "shape": "star"}
+    for wanted in (one, other):
+        properties = {key: {"type": "integer" if key == "count" else "string"} for key in wanted}
+        schema = {"type": "object", "properties": properties, "required": [*wanted], "additionalProperties": False}
+        text = answer_of(model, file_input(data, prompts=["Describe the picture as JSON."], json_schema=schema))
+        assert list(json.loads(text).items()) == list(wanted.items())
 
 
 def stacked(count: int) -> dict[str, Any]:
