@@ -18,6 +18,7 @@ from app.core.settings.server import ModelOptions
 from app.inputs import choose_model, predict_records, read_assignments, read_image
 from app.plugins.authoring.drawing.image import check_image_path, write_image
 from app.plugins.authoring.drawing.image import draw as draw_records
+from tasks.image_text_to_text import GroundedAnswer, Grounding, LocatedObject
 from tasks.inference.error import InferenceError
 from tasks.inference.response import Record
 from tasks.vision.image import decode_image
@@ -86,15 +87,20 @@ def predict(
             field = error.path.removeprefix("inputs[0].parameters.").partition("[")[0]
             option = _OPTIONS.get(field, f"--parameter {field}" if field in parameters else image.name)
             raise InferenceError(error.kind, error.message, error.path and option) from None
-    geometry, labels = servable.description.task_type.geometry, servable.description.labels
+    located = _located(records)
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
-        terminal.print(_table(source, records))
+        terminal.print(_table(f"{source.name}: {len(records)} found", records))
+        for kind in dict.fromkeys(map(type, located)):
+            places = [place for place in located if type(place) is kind]
+            terminal.print(_table(f"{source.name}: {len(places)} located", places))
     else:
         terminal.print(f"{printable(source.name)}: nothing found")
     if draw is not None:
-        write_image(draw, draw_records(decode_image(data).pixels, records, geometry, labels))
+        geometry = "box" if located else servable.description.task_type.geometry
+        pixels = decode_image(data).pixels
+        write_image(draw, draw_records(pixels, located or records, geometry, servable.description.labels))
         error_console().print(f"Wrote {printable(draw)}")
 
 
@@ -110,10 +116,17 @@ def _load(source: ModelSource, *, draws: bool) -> Servable:
     return servable
 
 
-def _table(source: ModelSource, records: Sequence[Record]) -> Table:
-    found = table(*records[0].__struct_fields__, title=f"{source.name}: {len(records)} found")
+def _located(records: Sequence[Record]) -> Sequence[LocatedObject]:
+    """Return the objects that answers locate in the image."""
+    groundings = [record.grounding for record in records if isinstance(record, GroundedAnswer)]
+    return [place for found in groundings if isinstance(found, Grounding) for place in found.objects]
+
+
+def _table(title: str, records: Sequence[Record]) -> Table:
+    columns = [name for name in records[0].__struct_fields__ if name != "grounding"]
+    found = table(*columns, title=title)
     for record in records:
-        found.add_row(*map(_cell, msgspec.structs.astuple(record)))
+        found.add_row(*(_cell(getattr(record, name)) for name in columns))
     return found
 
 

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.authoring.predict import predict
+from tasks.vision.image import decode_image
 from tests.core.runtimes.onnxruntime.test_tensor_graphs import IMAGES, PILLOW, assert_close, embedder, expected
 from tests.support.command_line import charioteer, output_of
 from tests.support.servers.server_process import ROOT
@@ -42,6 +44,18 @@ def test_predict_prints_the_tensors_of_an_image(tmp_path: Path, capsys: pytest.C
     assert "embedding" in capsys.readouterr().out
     with pytest.raises(ModelError, match="--draw cannot draw the tensors"):
         predict(image, draw=tmp_path / "out.png", options=options)
+
+
+def test_objects_that_an_answer_locates_have_a_table_and_are_drawn(tmp_path: Path) -> None:
+    image, drawn = ROOT / "fixtures" / "images" / "shape.jpg", tmp_path / "drawn.png"
+    arguments = ("--model", "fixtures/models/vlm", "--prompt", "Where is the blue star?", "--draw", drawn)
+    printed = output_of("predict", image, *arguments)
+    assert "vlm: 1 located" in printed
+    assert "Grounding" not in printed
+    _, _, right, bottom = json.loads((image.parent / "truth.json").read_text())[image.name][0]["box"]
+    pixels = decode_image(drawn.read_bytes()).pixels
+    changed = np.argwhere((pixels.astype(int) - decode_image(image.read_bytes()).pixels).any(axis=-1))
+    assert np.allclose(changed.max(axis=0), (bottom, right), atol=12)
 
 
 def test_errors_name_the_file_or_the_option(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from app.core.cli.terminal import check_output
 from app.core.settings.model import ModelError
 from app.plugins.authoring.drawing.palette import Colour, colour_of
+from tasks.image_segmentation import SegmentedObject
+from tasks.image_text_to_text import LocatedPoint
 from tasks.inference.response import Record
 from tasks.object_detection import PosedObject
 from tasks.shapes import read_shape
@@ -38,8 +40,8 @@ def draw(
 ) -> Pixels:
     """Return a copy of (height, width, 3) RGB `pixels` with the shapes of `records` of one image task type drawn on it.
 
-    Without a geometry of the task, their values are written as text. `labels` are all of the model, whose colours
-    are far apart. If `filled`, the inside of contours is tinted.
+    Objects that an answer locates may also be contours and points. Without a geometry, values are written as text.
+    `labels` are all of the model, whose colours are far apart. If `filled`, the inside of contours is tinted.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
@@ -48,10 +50,16 @@ def draw(
         return canvas
     thickness = max(1, round(2 * scale))
     for record in records:
-        shape = read_shape(geometry, record)
+        if isinstance(record, LocatedPoint):
+            colour = colour_of(record.label, labels)
+            _dots(canvas, [(record.x, record.y)], colour, thickness)
+            above = (round(record.x), round(record.y) - 4 * thickness)
+            _tag(canvas, f"{record.label} {record.score:.2f}", above, colour, scale)
+            continue
+        shape = read_shape("contour" if isinstance(record, SegmentedObject) else geometry, record)
         colour = colour_of(shape.label, labels)
         rings = shape.rings(canvas.shape[1], canvas.shape[0])
-        if geometry == "contour" and filled:
+        if isinstance(shape, SegmentedObject) and filled:
             _fill(canvas, rings, colour)
         cv2.polylines(canvas, [_integer(ring) for ring in rings], True, colour, thickness, cv2.LINE_AA)
         x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()

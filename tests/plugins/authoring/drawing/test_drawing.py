@@ -7,7 +7,9 @@ import numpy as np
 
 from app.plugins.authoring.drawing.image import draw
 from app.plugins.authoring.drawing.palette import VIVID, colour_of, colours_of
-from tasks.object_detection import PosedObject
+from tasks.image_segmentation import Point, SegmentedObject
+from tasks.image_text_to_text import LocatedPoint
+from tasks.object_detection import DetectedObject, PosedObject
 
 BLACK = np.zeros((60, 80, 3), np.uint8)
 BOX = ("cat", 0.9, 20.0, 20.0, 70.0, 55.0)
@@ -19,6 +21,16 @@ def test_keypoints_are_dots_and_hidden_ones_are_left_out() -> None:
     assert np.array_equal(posed[40:50, 50:60], BLACK[40:50, 50:60])
     without_visibility = draw(BLACK, [PosedObject(*BOX, keypoints=[[55, 45]])], "box")
     assert tuple(without_visibility[45, 55]) == colour_of("cat")
+
+
+def test_objects_of_an_answer_are_drawn_whatever_their_shape() -> None:
+    contour = SegmentedObject("cat", 0.9, [[Point(x, y) for x, y in ((20, 20), (70, 20), (70, 55))]])
+    for place, (x, y) in (
+        (LocatedPoint("cat", 0.9, 40, 45), (40, 45)),
+        (DetectedObject(*BOX), (70, 40)),
+        (contour, (70, 40)),
+    ):
+        assert np.allclose(draw(BLACK, [place], "box")[y, x], colour_of("cat"), atol=20)
 
 
 def test_labels_of_a_model_have_distinct_colours() -> None:
