@@ -26,31 +26,31 @@ class Mutant(NamedTuple):
 
 
 # fmt: off
-_WIRE, _V1, _V2 = "core/wire", "core/protocols/kserve_v1", "core/protocols/kserve_v2"
+_WIRE, _V2, _GOLDEN = "core/wire", "core/protocols/kserve_v2", "conformance/test_wire.py"
 _AUTH, _IMAGES = "core/server/auth/test_credentials.py", "tasks/vision"
 _RECORDING, _QUERY = "plugins/recording/stores plugins/recording/test_recorder.py", "plugins/recording/query"
 MUTANTS = (
     # Decoders
     Mutant('if encoding[1] and encoding[2].lstrip(" ").lower() == "base64"', "if True", _WIRE),
     Mutant("(-len(compact) % 4), validate=True", "(-len(compact) % 4), validate=False", _WIRE),
-    Mutant("return len(members) == 1 and isinstance", "return isinstance", "conformance/test_wire.py"),
+    Mutant("return len(members) == 1 and isinstance", "return isinstance", _GOLDEN),
     Mutant("any(number not in (0, 1) for number in numbers)", "False", _WIRE),
     Mutant('if datatype.kind == "f" and not np.all(np.isfinite(array))', "if False", _WIRE),
     Mutant("if set(map(type, flat_values)) <= allowed", "if True", _WIRE),
     Mutant("if length > len(body)", "if length > len(body) + 1", _V2),
     Mutant("if not header_length.isascii() or not header_length.isdecimal()", "if False", _V2),
-    Mutant("if math.prod(shape) != len(elements)", "if math.prod(shape) < len(elements)", "conformance/test_wire.py"),
+    Mutant("if math.prod(shape) != len(elements)", "if math.prod(shape) < len(elements)", _GOLDEN),
     Mutant("if shape and min(shape) < 0", "if shape and min(shape) < -1", _V2),
     Mutant("if position != len(binary)", "if position > len(binary)", _V2),
     Mutant("if (size is None) == isinstance(wire.data, msgspec.UnsetType)", "if False", _V2),
     Mutant("if raw and len(raw) != len(message.inputs)", "if raw and len(raw) > len(message.inputs)", _V2),
     Mutant("if field.name != name and field.name in self.stored_dtypes", "if False", _V2),
-    Mutant("if len(value_keys) != 1", "if not value_keys", _V1),
-    Mutant("    if unknown is not None:\n        message", "    if False:\n        message", _V1),
-    Mutant("if missing is not None:\n        raise invalid(f\"Expected a value for the input", "if False:\n        raise invalid(f\"Expected a value for the input", _V1),
-    Mutant("if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _V1),
+    Mutant("if len(value_keys) != 1", "if not value_keys", _GOLDEN),
+    Mutant("    if unknown is not None:\n        message", "    if False:\n        message", _GOLDEN),
+    Mutant("if missing is not None:\n        raise invalid(f\"Expected a value for the input", "if False:\n        raise invalid(f\"Expected a value for the input", _GOLDEN),
+    Mutant("if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _GOLDEN),
     Mutant("id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
-    Mutant("if not lines:\n            raise invalid", "if False:\n            raise invalid", "conformance/test_wire.py"),
+    Mutant("if not lines:\n            raise invalid", "if False:\n            raise invalid", _GOLDEN),
     Mutant("if len(wire_responses) == 1", "if False", "core/protocols/chariot"),
     Mutant("orientation in _TRANSPOSED", "orientation not in _TRANSPOSED", _IMAGES),
     Mutant("if not allow_avif_jpeg2000 and", "if False and", _IMAGES),
