@@ -8,5 +8,5 @@ plugin = Plugin(
     parameters=(Ref("app.plugins.tiling.parameters:TileParameters"),),
     loaders=Ref("app.plugins.tiling.loader:LOADERS"),
     page=Page(parts={"try": "tiles.js"}),
-    start=Ref("app.plugins.tiling.metrics:start"),
+    start=Ref("app.plugins.tiling.step:start"),
 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.plugins.tiling.fragments import Objects, is_cut, join, suppress
 from app.plugins.tiling.parameters import TilingSettings
-from app.plugins.tiling.tile_shapes import Boxes, OrientedBoxes, Outlines
+from app.plugins.tiling.tile_shapes import Boxes, OrientedBoxes, Outlines, Shapes
 from app.plugins.tiling.tiles import Tile
 from tasks.image_segmentation import Segments
 from tasks.object_detection import DetectionInput, Detections
@@ -50,7 +50,7 @@ class TileMerger:
         best = np.sort((-whole.scores).argsort(kind="stable")[:MAX_MERGED])
         if len(best) < len(whole.labels):
             whole = take(whole, best.tolist())
-        shapes: Any = _shapes(whole)
+        shapes = _shapes(whole)
         classes = np.unique(np.array(whole.labels, object), return_inverse=True)[1]
         found = Objects(
             shapes=shapes,
@@ -73,7 +73,7 @@ class TileMerger:
         return merged
 
 
-def _shapes(prediction: Prediction) -> Boxes | OrientedBoxes | Outlines:
+def _shapes(prediction: Prediction) -> Shapes:
     if isinstance(prediction, Segments):
         return Outlines(prediction.contours)
     return (OrientedBoxes if isinstance(prediction, OrientedDetections) else Boxes)(prediction.boxes)

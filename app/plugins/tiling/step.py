@@ -1,13 +1,14 @@
-"""Take the large images of a request tile by tile."""
+"""Take the large images of a request tile by tile, and count the tiles."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from prometheus_client import Counter
 
 from app.core.engine.models.steps import Runner
+from app.core.hooks import Host, Parts
 from app.plugins.tiling.merging import TileMerger
-from app.plugins.tiling.metrics import TILES
 from app.plugins.tiling.parameters import MIN_SIDE, Size, TileParameters, TilingSettings, size_fault
 from app.plugins.tiling.pixel_merging import PixelMerger
 from app.plugins.tiling.tiles import Tile, count_tiles, smallest_tile, tiles_of
@@ -15,6 +16,15 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.response import Prediction
 from tasks.task import InputGroup, TaskType
 from tasks.vision.image import Image, ScoredTile
+
+TILES = Counter("charioteer_tiles", "Tiles of large images that models processed.", ("model",), registry=None)
+"""By model. It belongs to the process, so that a request without tiles is not observed."""
+
+
+def start(host: Host) -> Parts:
+    """Add the counter to the metrics of the server."""
+    host.metrics.register(TILES)
+    return Parts()
 
 
 class TilingStep:

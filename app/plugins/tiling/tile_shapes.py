@@ -1,8 +1,9 @@
 """The geometry that merging the objects of tiles needs: boxes, oriented boxes and contours in pixels of the image."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,31 +18,34 @@ _MAX_TURN = math.radians(15)
 """Largest difference in direction between parts of one object."""
 
 
-class Shapes(Protocol):
-    """N objects of one geometry, in pixels of the whole image."""
+class Shapes(ABC):
+    """N objects of one geometry, in pixels of the whole image, with (N, 4) xyxy `bounds`."""
 
-    @property
-    def bounds(self) -> NDArray[np.float32]:
-        """Return (N, 4) xyxy boxes around the objects."""
-        ...
+    def __init__(self, bounds: NDArray[np.float32]) -> None:
+        self.bounds = bounds
 
+    @abstractmethod
     def area(self, index: int, /) -> float:
         """Return the area of an object in pixels."""
-        ...
 
+    @abstractmethod
     def intersections(self, index: int, others: Indices, /) -> NDArray[np.float64]:
         """Return (K,) areas in pixels that an object shares with each of K `others`, whose bounds meet its own."""
-        ...
+
+    @abstractmethod
+    def union(self, indices: Indices, /) -> Any:
+        """Return the place of one object that several are parts of."""
 
     def parallel(self, index: int, others: Indices, /) -> NDArray[np.bool_]:
-        """Return (K,) whether an object can continue in each of `others`, by their directions."""
-        ...
+        """Return (K,) whether an object can continue in each of `others`: by their directions, if they have any."""
+        del index
+        return np.ones(len(others), np.bool_)
 
     def suppress(
         self, indices: Indices, scores: NDArray[np.float32], class_ids: Indices, iou_threshold: float, /
     ) -> Indices:
         """Return the `indices` that non-maximum suppression keeps. `scores` and `class_ids` are of all objects."""
-        ...
+        return indices[suppress_boxes(self.bounds[indices], scores[indices], class_ids[indices], iou_threshold)]
 
 
 def near(bounds: NDArray[np.float32], index: int, others: Indices) -> Indices:
@@ -52,23 +56,7 @@ def near(bounds: NDArray[np.float32], index: int, others: Indices) -> Indices:
     return others[meets]
 
 
-class _Upright:
-    """Objects without a direction. Their bounds suppress each other."""
-
-    def __init__(self, bounds: NDArray[np.float32]) -> None:
-        self.bounds = bounds
-
-    def parallel(self, index: int, others: Indices, /) -> NDArray[np.bool_]:
-        del index
-        return np.ones(len(others), np.bool_)
-
-    def suppress(
-        self, indices: Indices, scores: NDArray[np.float32], class_ids: Indices, iou_threshold: float, /
-    ) -> Indices:
-        return indices[suppress_boxes(self.bounds[indices], scores[indices], class_ids[indices], iou_threshold)]
-
-
-class Boxes(_Upright):
+class Boxes(Shapes):
     """Axis-aligned boxes, (N, 4) xyxy."""
 
     def area(self, index: int, /) -> float:
@@ -86,7 +74,7 @@ class Boxes(_Upright):
         return np.concatenate([boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)])
 
 
-class OrientedBoxes:
+class OrientedBoxes(Shapes):
     """Oriented boxes, (N, 5) cx, cy, w, h, r; r in radians, clockwise with y down."""
 
     def __init__(self, boxes: NDArray[np.float32]) -> None:
@@ -94,7 +82,7 @@ class OrientedBoxes:
         rows = boxes.astype(np.float64).tolist()
         corners = [cv2.boxPoints(((cx, cy), (w, h), math.degrees(r))) for cx, cy, w, h, r in rows]
         self._corners = np.array(corners, np.float32).reshape(-1, 4, 2)
-        self.bounds = np.concatenate([self._corners.min(axis=1), self._corners.max(axis=1)], axis=1)
+        super().__init__(np.concatenate([self._corners.min(axis=1), self._corners.max(axis=1)], axis=1))
 
     def area(self, index: int, /) -> float:
         return float(self._boxes[index, 2]) * float(self._boxes[index, 3])
@@ -132,7 +120,7 @@ class OrientedBoxes:
         return np.array([cx, cy, w, h, angle + quarters * math.pi / 2], np.float32)
 
 
-class Outlines(_Upright):
+class Outlines(Shapes):
     """The contours of each object (`tasks.vision.contours`). Areas are numbers of pixels, without holes."""
 
     def __init__(self, contours: Sequence[Sequence[Contour]]) -> None:

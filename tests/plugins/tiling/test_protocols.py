@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from app.core.engine.engine import Engine
 from app.core.engine.models.servable import Servable
 from app.core.settings.model import ModelSource
-from app.plugins.tiling.metrics import TILES
+from app.plugins.tiling.step import TILES
 from tasks.inference.limits import Limits
 from tests.core.engine.engines import new_context
 from tests.plugins.tiling.spots import SIDE, canvas, detect, request, tiled
