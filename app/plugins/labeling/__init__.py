@@ -7,6 +7,6 @@ plugin = Plugin(
     api=2,
     requires=("recording", "evaluation"),
     settings=(LabelStudioSettings,),
-    protocols=Ref("app.plugins.labeling.protocols:protocols"),
+    protocols=Ref("app.plugins.labeling.settings:protocols"),
     page=Page(parts={"request": "labeling.js"}),
 )

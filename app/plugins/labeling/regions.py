@@ -87,7 +87,9 @@ def _values(tag: str, record: _Shape, width: int, height: int) -> Sequence[Mappi
         return [_rotated_rectangle(record, width, height)]
     if isinstance(record, OrientedObject):
         return [_polygon(record.rings(width, height)[0], width, height)]
-    rings = _rings_inside(record, width, height)
+    rings = record.rings(width, height)
+    # None without a pixel in the image.
+    rings = contours_inside(rings, width, height) if rings else []
     if not rings:
         return []
     if tag == "BrushLabels":
@@ -97,12 +99,6 @@ def _values(tag: str, record: _Shape, width: int, height: int) -> Sequence[Mappi
 
 def _polygon(ring: NDArray[np.float64], width: int, height: int) -> Mapping[str, object]:
     return {"points": (100 * ring / (width, height)).tolist(), "closed": True}
-
-
-def _rings_inside(record: SegmentedObject, width: int, height: int) -> Sequence[NDArray[np.float64]]:
-    """Return the contours of a segment through the centres of pixels of the image; none without a pixel in it."""
-    rings = record.rings(width, height)
-    return contours_inside(rings, width, height) if rings else []
 
 
 def _polygons_of(rings: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:

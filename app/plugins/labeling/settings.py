@@ -1,4 +1,4 @@
-"""Options of `serve` for Label Studio."""
+"""Options of `serve` for Label Studio, and its protocol if they enable it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,9 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from app.core.hooks import Protocols
 from app.core.settings.environment import environment
+from app.core.settings.server import ServerSettings
 
 
 @Parameter(name="*", group=Group("Label Studio", sort_key=10))
@@ -30,3 +32,15 @@ class LabelStudioSettings:
     label_studio_networks: Annotated[str, environment("CHARIOTEER_LABEL_STUDIO_NETWORKS")] = ""
     """Private networks in which those hosts may be, such as 10.1.0.0/16, separated by commas; by default only public
     addresses are accepted."""
+
+
+def protocols(settings: ServerSettings) -> Protocols:
+    """Return the protocol, if it is enabled. Raise SettingsError as `ImageReader`."""
+    options = settings.of(LabelStudioSettings)
+    if not options.label_studio:
+        return Protocols()
+    # Import late: other servers need no HTTP client, and start faster.
+    from app.plugins.labeling.images import ImageReader
+    from app.plugins.labeling.routes import LabelStudio
+
+    return Protocols(http=(LabelStudio(ImageReader(options)),))
