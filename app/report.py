@@ -170,15 +170,14 @@ def to_json(values: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(values))
 
 
-def plain_figures(figures: Sequence[Figure]) -> Mapping[str, float | None]:
-    """Return the values of figures by name, for JSON."""
-    return {figure.name: figure.value for figure in figures}
-
-
 def plain_tables(tables: Sequence[Table]) -> Sequence[Mapping[str, object]]:
     """Return tables with rows by column, for JSON."""
+
+    def plain(row: Sequence[Cell]) -> Sequence[object]:
+        return [cell.text if isinstance(cell, Mark) else cell for cell in row]
+
     return [
-        {"title": table.title, "rows": [dict(zip(table.columns, map(_plain, row), strict=True)) for row in table.rows]}
+        {"title": table.title, "rows": [dict(zip(table.columns, plain(row), strict=True)) for row in table.rows]}
         for table in tables
     ]
 
@@ -195,25 +194,13 @@ def _template() -> "Template":
 
     environment: Any = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(colours=_COLOURS, zip=zip, draw=_draw)
-    environment.filters.update(cell=format_cell, data=_base64)
-    environment.tests.update(mark=_is_mark, figure=_is_number)
+    environment.filters.update(cell=format_cell, data=lambda jpeg: base64.b64encode(jpeg).decode())
+    environment.tests.update(mark=lambda cell: isinstance(cell, Mark), figure=_is_number)
     return environment.from_string(Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8"))
-
-
-def _base64(jpeg: bytes) -> str:
-    return base64.b64encode(jpeg).decode()
-
-
-def _is_mark(cell: Cell) -> bool:
-    return isinstance(cell, Mark)
 
 
 def _is_number(cell: Cell) -> bool:
     return cell is None or isinstance(cell, int | float)
-
-
-def _plain(cell: Cell) -> str | float | int | None:
-    return cell.text if isinstance(cell, Mark) else cell
 
 
 def _styled(cell: Cell) -> str:

@@ -7,7 +7,7 @@ from app import __version__
 from app.plugins.evaluation.dataset import LabelledObject, Ring
 from app.plugins.evaluation.masks import decode_mask
 from app.plugins.evaluation.report import Confusion, EvaluationReport, Mistake
-from app.report import AnnotatedImage, Cell, Outline, Report, Table, plain_figures, plain_tables
+from app.report import AnnotatedImage, Cell, Outline, Report, Table, plain_tables
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
@@ -57,7 +57,7 @@ def values_of(report: EvaluationReport) -> Mapping[str, object]:
         "charioteer": __version__,
         "task": str(report.task),
         **{name: getattr(report, name) for name in general},
-        "figures": plain_figures(measures.figures),
+        "figures": {figure.name: figure.value for figure in measures.figures},
         "tables": plain_tables(measures.tables),
         "charts": measures.charts,
         "confusion": measures.confusion,
