@@ -45,7 +45,7 @@ def _split(name: str, task: TaskType, scenes: Iterable[Scene]) -> Sequence[Seque
     for split in range(_SPLITS):
         halves: tuple[list[EvaluatedItem], list[EvaluatedItem]] = [], []
         for result in results:
-            halves[not in_first_half(result.item.id.encode(), bytes([split]))].append(result)
+            halves[not in_first_half(bytes([split]) + result.item.id.encode())].append(result)
         calibration = fit(halves[0], names, task)
         for scores, used in (("before", None), ("after", calibration)):
             figures[scores].append(measure(events_of(halves[1], names, task, used)))

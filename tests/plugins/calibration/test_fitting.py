@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.plugins.calibration.calibration import Calibration
 from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
 from app.plugins.evaluation.answers import EvaluatedItem
-from app.plugins.evaluation.calibrating.fit import Events, ScoredOutcomes, class_events, object_outcomes, outcome_events
+from app.plugins.evaluation.calibrating.fit import Events, class_events, events_of, object_outcomes
 from app.plugins.evaluation.calibrating.notes import BINS, measure
 from app.plugins.evaluation.dataset import LabelledObject
 from tasks.task import TaskType
@@ -84,9 +84,13 @@ BOX = (0.0, 0.0, 10.0, 10.0)
 
 def _events(digits: int = 16) -> Events:
     rng = np.random.default_rng(0)
-    scores = rng.uniform(0, 1, 2000).round(digits)
+    scores = rng.uniform(0.05, 1, 2000).round(digits)
     correct = rng.uniform(size=2000) < scores**2
-    return outcome_events(ScoredOutcomes(labels=["cat"] * 2000, scores=scores, correct=correct), None)
+    results = [
+        detection_sample([("cat", BOX)] if is_right else [], [("cat", float(score), BOX)])
+        for score, is_right in zip(scores, correct, strict=True)
+    ]
+    return events_of(results, ["cat"], TaskType.OBJECT_DETECTION, None)
 
 
 @pytest.mark.parametrize("digits", [16, 1])

@@ -67,7 +67,10 @@ def fit(results: Sequence[EvaluatedItem], labels: Sequence[str], task: TaskType,
                 truth[row] = names.index(result.item.label)
             temperature = fit_temperature(logits, truth)
             return Calibration(method="temperature", temperature=temperature, model_digest=model_files)
-        outcomes = class_outcomes(known)
+        # Scores that do not add up to 1: each class of each image is an outcome of its own.
+        outcomes = _outcomes(
+            [(one.label, one.score, one.label == result.item.label) for result in known for one in result.predictions]
+        )
     else:
         outcomes = object_outcomes(results, labels, task)
     return _fit_lines(outcomes, model_files)
@@ -117,12 +120,16 @@ def events_of(
     """Return the events of images, with the scores of the model, or the probabilities of a calibration."""
     if task.returns == "classes":
         return class_events(results, calibration)
-    return outcome_events(object_outcomes(results, labels, task), calibration)
+    outcomes = object_outcomes(results, labels, task)
+    confidence = outcomes.scores
+    if calibration is not None:
+        confidence = calibration.probabilities(outcomes.labels, confidence)
+    return Events(confidence=confidence, correct=outcomes.correct, brier=(confidence - outcomes.correct) ** 2)
 
 
-def in_first_half(image: bytes, salt: bytes = b"") -> bool:
-    """Return whether an image belongs to the half for the fit. Another `salt` splits a dataset in another way."""
-    return hashlib.sha256(salt + image).digest()[0] < 128
+def in_first_half(image: bytes) -> bool:
+    """Return whether an image belongs to the half for the fit."""
+    return hashlib.sha256(image).digest()[0] < 128
 
 
 def class_events(results: Sequence[EvaluatedItem], calibration: Calibration | None) -> Events:
@@ -144,24 +151,10 @@ def class_events(results: Sequence[EvaluatedItem], calibration: Calibration | No
     return Events(confidence=confidence, correct=correct.astype(np.bool_), brier=brier)
 
 
-def outcome_events(outcomes: ScoredOutcomes, calibration: Calibration | None) -> Events:
-    """Return an event for each object."""
-    confidence = outcomes.scores
-    if calibration is not None:
-        confidence = calibration.probabilities(outcomes.labels, confidence)
-    return Events(confidence=confidence, correct=outcomes.correct, brier=(confidence - outcomes.correct) ** 2)
-
-
 def class_scores(result: EvaluatedItem) -> tuple[Sequence[str], Floats]:
     """Return labels and scores of an answer, in its order."""
     predictions = result.predictions
     return [one.label for one in predictions], np.array([one.score for one in predictions], np.float64)
-
-
-def class_outcomes(results: Sequence[EvaluatedItem]) -> ScoredOutcomes:
-    """Return each class of each image as an outcome of its own, for scores that do not add up to 1."""
-    rows = [(one.label, one.score, one.label == result.item.label) for result in results for one in result.predictions]
-    return _outcomes(rows)
 
 
 def object_outcomes(results: Sequence[EvaluatedItem], labels: Sequence[str], task: TaskType) -> ScoredOutcomes:
@@ -196,8 +189,4 @@ def object_outcomes(results: Sequence[EvaluatedItem], labels: Sequence[str], tas
 def _outcomes(rows: Sequence[tuple[str, float, bool]]) -> ScoredOutcomes:
     columns: Any = zip(*rows, strict=True) if rows else ((),) * 3
     labels, scores, correct = columns
-    return ScoredOutcomes(
-        labels=labels,
-        scores=np.array(scores, np.float64),
-        correct=np.array(correct, np.bool_),
-    )
+    return ScoredOutcomes(labels=labels, scores=np.array(scores, np.float64), correct=np.array(correct, np.bool_))
