@@ -68,11 +68,8 @@ class ModelMonitor:
         kept = ({key: text for key, text in item.metadata.items() if key in self._keys} for item in inputs)
         return [msgspec.structs.replace(item, metadata=metadata) for item, metadata in zip(measured, kept, strict=True)]
 
-    def similarities(self, observations: Sequence[Observation]) -> Sequence[float | None]:
-        """Return the similarity of each image to the baseline, 0..1, rounded; None for an incomplete measurement."""
-        return [self._similarity(observation) for observation in observations]
-
-    def _similarity(self, observation: Observation) -> float | None:
+    def similarity(self, observation: Observation) -> float | None:
+        """Return the similarity of an image to the baseline, 0..1, rounded; None for an incomplete measurement."""
         numbers, width = observation.numbers, self.sample.embeddings.shape[1]
         embedding = np.zeros(0, np.float32) if observation.embedding is None else observation.embedding
         if len(numbers) != len(self.sample.features) or len(embedding) != width:

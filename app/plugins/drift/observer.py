@@ -1,4 +1,4 @@
-"""ModelMonitor the images of requests for drift, in a thread with a lower priority than requests."""
+"""Monitor the images of requests for drift, in a thread with a lower priority than requests."""
 
 import logging
 import threading
@@ -124,7 +124,7 @@ class DriftObserver:
             metadata = context.metadata.by_input
             samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
             observations = monitor.measure(samples, task_type)
-            similarities = monitor.similarities(observations)
+            similarities = [monitor.similarity(observation) for observation in observations]
         except Exception:
             _logger.exception("the similarity of images for %s could not be measured", model_name)
             return ()

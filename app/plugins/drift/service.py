@@ -102,7 +102,7 @@ def embedder_for(
 
 
 class Drift:
-    """ModelMonitor a server for drift: provide an observer, and add the similarity of images to responses.
+    """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
 
     A model of `models` is monitored if a `drift-baseline.npz` is in its folder or the folder above. Raise SettingsError
     when there are models but none has a baseline, or a baseline or its embedder cannot be used.
@@ -134,10 +134,6 @@ class Drift:
             self._monitors, DriftMetrics(registry), per_second, self._reload, background=background
         )
         self.annotators: Sequence[OutputAnnotator] = (self.observer.annotate,) if settings.drift_similarity else ()
-
-    def close(self) -> None:
-        """Stop the checks."""
-        self.observer.close()
 
     def _reload(self) -> Mapping[str, ModelMonitor | None]:
         changed, errors = self._poll()

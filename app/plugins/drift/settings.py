@@ -55,6 +55,6 @@ def start(host: Host) -> Parts:
     return Parts(
         observers=(drift.observer,),
         annotators=drift.annotators,
-        close=lambda _: drift.close(),
+        close=lambda _: drift.observer.close(),
         views={"drift": drift.observer.windows},
     )

@@ -244,7 +244,7 @@ def test_time_limit_ends_a_window_with_enough_images() -> None:
 def test_similarity_is_none_without_measurements() -> None:
     model = numbers_monitor(40)
     near, far = numbers_seen(1, 5), numbers_seen(1, 5, shift=10)
-    *similarities, unmeasured = model.similarities([*near, *far, Observation(id="x")])
+    *similarities, unmeasured = map(model.similarity, [*near, *far, Observation(id="x")])
     close, distant = (-1.0 if similarity is None else similarity for similarity in similarities)
     assert 0 <= distant < 0.05 < close < 1
     assert unmeasured is None

@@ -67,7 +67,7 @@ def check_rejected(folder: Path, message: str, settings: ServerSettings | None =
 
 
 def test_models_may_come_after_the_start() -> None:
-    Drift(DriftSettings(drift=True), Registry([]), CollectorRegistry()).close()
+    Drift(DriftSettings(drift=True), Registry([]), CollectorRegistry()).observer.close()
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_baseline_of_an_embedder_whose_files_changed_is_rejected(tmp_path: Path)
 def test_baseline_must_match_the_manifest_of_its_model(tmp_path: Path) -> None:
     folder = repository(tmp_path, Baseline(sample=sample(40)))
     write_manifest(folder / "detector")
-    Drift(DriftSettings(drift=True), Registry(sources(folder)), CollectorRegistry()).close()
+    Drift(DriftSettings(drift=True), Registry(sources(folder)), CollectorRegistry()).observer.close()
     write_baseline(folder / "detector" / "drift-baseline.npz", Baseline(sample=sample(41)))
     check_rejected(folder, r"drift-baseline\.npz is not the file that ")
 
