@@ -20,7 +20,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
 from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
-from tasks.vision.image import Image, image_of
+from tasks.vision.image import image_of
 
 REDACTED = "[redacted]"
 """Replacement for a removed value."""
@@ -189,15 +189,10 @@ class RowConverter:
             hashed = hashlib.sha256(f"{decoded.width}x{decoded.height}\n".encode())
             hashed.update(pixels.data)
             digest, size = hashed.hexdigest(), pixels.nbytes
-            data = _png(decoded) if self._keep_images else b""
+            bgr = cv2.cvtColor(decoded.pixels, cv2.COLOR_RGB2BGR)
+            data = cv2.imencode(".png", bgr)[1].tobytes() if self._keep_images else b""
         if self._keep_images:
             images[digest] = ImageFile(digest, data)
         return RecordedImage(
             digest=digest, width=decoded.width, height=decoded.height, size=size, kept=self._keep_images
         )
-
-
-def _png(image: Image) -> bytes:
-    encoded, data = cv2.imencode(".png", cv2.cvtColor(image.pixels, cv2.COLOR_RGB2BGR))
-    assert encoded  # noqa: S101  OpenCV can always encode 8-bit pixels
-    return data.tobytes()

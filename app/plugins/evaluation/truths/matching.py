@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -147,11 +148,7 @@ _Search = Callable[[RecordingReader, Sequence[str]], Sequence[RecordedInference]
 
 
 def _by_column(column: ColumnElement[str]) -> _Search:
-    return lambda reader, keys: [
-        inference
-        for start in range(0, len(keys), _BATCH)
-        for inference in reader.find(column.in_(keys[start : start + _BATCH]))
-    ]
+    return lambda reader, keys: [*chain.from_iterable(reader.find_each(column, keys))]
 
 
 def _by_metadata(names: Sequence[str], value_of: Callable[[str], str]) -> _Search:
@@ -167,11 +164,7 @@ def _by_metadata(names: Sequence[str], value_of: Callable[[str], str]) -> _Searc
             for number, entries in reader.metadata(condition)
             if any(entry.key in names and str(entry.value) in values for entry in entries)
         ]
-        return [
-            inference
-            for start in range(0, len(numbers), _BATCH)
-            for inference in reader.find(recordings.c.number.in_(numbers[start : start + _BATCH]))
-        ]
+        return [*chain.from_iterable(reader.find_each(recordings.c.number, numbers))]
 
     return search
 

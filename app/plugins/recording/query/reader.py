@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select
@@ -25,6 +25,8 @@ from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, pa
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, metadata, recordings, schema_version
 from metadata.request import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
+
+T = TypeVar("T")
 
 _BATCH_SIZE = 500
 _READ_ROWS = 10_000
@@ -74,9 +76,7 @@ class RecordingReader:
 
         Inferences that are deleted meanwhile may be missing. Raise InferenceError as `page`.
         """
-        numbers = self._numbers(query, limit=limit)
-        for start in range(0, len(numbers), _BATCH_SIZE):
-            yield self.find(recordings.c.number.in_(numbers[start : start + _BATCH_SIZE]))
+        yield from self.find_each(recordings.c.number, self._numbers(query, limit=limit))
 
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
@@ -95,6 +95,11 @@ class RecordingReader:
     def find(self, condition: ColumnElement[bool]) -> Sequence[RecordedInference]:
         """Return the inferences that meet a condition on the columns of `tables.recordings`, the newest first."""
         return [inference_of(row) for row in self.rows(condition)]
+
+    def find_each(self, column: ColumnElement[T], values: Sequence[T]) -> Iterator[Sequence[RecordedInference]]:
+        """Yield the inferences that have one of the values in a column of `tables.recordings`, in batches of values."""
+        for start in range(0, len(values), _BATCH_SIZE):
+            yield self.find(column.in_(values[start : start + _BATCH_SIZE]))
 
     def rows(self, condition: ColumnElement[bool], limit: int | None = None) -> Sequence[RowMapping]:
         """Return the rows of `tables.recordings`, or the newest `limit`, that meet a condition, the newest first."""

@@ -50,7 +50,7 @@ class SqliteStore(Store):
         self._engine = create_engine(
             "sqlite://", creator=self._connect_file, poolclass=NullPool, pool_reset_on_return=None
         )
-        event.listen(self._engine, "begin", _begin_immediate)
+        event.listen(self._engine, "begin", lambda begun: begun.connection.cursor().execute("BEGIN IMMEDIATE"))
         super().__init__(self._engine.dialect, insert)
         self._connection: Connection | None = None
         self._inode = 0
@@ -151,10 +151,6 @@ class SqliteStore(Store):
             if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
                 self._disconnect()
             raise StoreError(fault, f"{self._file}: {cause}") from None
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.connection.cursor().execute("BEGIN IMMEDIATE")
 
 
 def _classify(error: BaseException) -> StoreFault:
