@@ -17,7 +17,6 @@ from rich.table import Table
 from app.core.assembly.discovery import model_at
 from app.core.assembly.models import load
 from tests.benchmarks.pipelines.comparison import Answer, Difference, Family, Pixels, difference, photos, served
-from tests.benchmarks.pipelines.faces import face_families
 from tests.benchmarks.pipelines.hugging_face import timm_family, transformers_families
 from tests.benchmarks.pipelines.paddle_ocr import paddle_families
 from tests.benchmarks.pipelines.torch_detectors import torch_detector_families
@@ -65,7 +64,6 @@ def main() -> None:
             timm_family(folder),
             *ultralytics_families(folder),
             *torch_detector_families(folder),
-            *face_families(folder),
             *paddle_families(folder),
         )
         for family in families:

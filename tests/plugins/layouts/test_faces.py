@@ -1,5 +1,6 @@
 """Compare face detectors with OpenCV, InsightFace and the anchors of MediaPipe."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.core.runtimes.onnxruntime.loading import load
 from metadata.model import Fact, Origin
 from tasks.object_detection import PosedObject
 from tasks.vision.image import Image
-from tests.benchmarks.pipelines.faces import insightface_rows
+from tests.benchmarks.pipelines.references import greedy_suppression
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
     all_close,
@@ -68,6 +69,26 @@ def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]
     boxes = [random.uniform(0.2, 2, (count, 4)) for count in counts]
     points = [random.uniform(-1, 1, (count, 10)) for count in counts] if landmarks else []
     return [array.astype(np.float32) for array in (*scores, *boxes, *points)]
+
+
+def insightface_rows(
+    outputs: Sequence[NDArray[Any]], side: int, min_score: float, max_overlap: float
+) -> NDArray[np.float64]:
+    """Return the score, box and landmarks of each face, from the scores, distances and offsets for each stride.
+
+    Boxes and landmarks are in pixels of the square input; the outputs may have no landmarks.
+    """
+    rows: list[NDArray[np.float64]] = []
+    for level, stride in enumerate(STRIDES):
+        scores, distances = outputs[level], outputs[level + 3] * stride
+        centres = np.stack(np.mgrid[: side // stride, : side // stride][::-1], axis=-1).reshape(-1, 2) * stride
+        centres = centres.repeat(len(scores) // len(centres), axis=0)
+        parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
+        if len(outputs) > 6:
+            parts.append(outputs[level + 6] * stride + np.tile(centres, 5))
+        rows.append(np.concatenate(parts, axis=1, dtype=np.float64)[scores[:, 0] >= min_score])
+    found = np.concatenate(rows)
+    return found[greedy_suppression(found[:, 1:5], found[:, 0], max_overlap)]
 
 
 @pytest.mark.parametrize("batched", [True, False])
