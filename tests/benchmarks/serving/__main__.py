@@ -18,10 +18,8 @@ from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, proto
 from tests.benchmarks.serving.tables.overload import overload
 from tests.benchmarks.serving.tables.peers import peers
 from tests.benchmarks.serving.tables.resizing import resizing
-from tests.benchmarks.serving.tables.runtimes import runtimes
 from tests.benchmarks.serving.tables.scale import scale
 from tests.benchmarks.serving.tables.server_processes import server_processes
-from tests.benchmarks.serving.tables.shortcuts import shortcuts
 from tests.benchmarks.serving.tables.tuned import tuned
 from tests.benchmarks.serving.workload import Workload, make_workload
 
@@ -48,8 +46,6 @@ def main() -> None:
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
         "resizing": lambda workload: resizing(workload, rounds, options.scenes),
-        "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
-        "runtimes": lambda workload: runtimes(workload, rounds, requests, options.scenes),
         "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
