@@ -5,14 +5,11 @@ without a shadow version, one request at a time. Usage: ``python -m tests.benchm
 """
 
 import argparse
-import base64
 import json
-import shutil
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import product
 from pathlib import Path
 
@@ -23,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from app.plugins.shadow.statistics import pair
-from tests.benchmarks.serving.processes import cpu_of_family
-from tests.support.servers.server_process import ROOT, run_server
+from tests.benchmarks.serving.cost import cost, measure_server
+from tests.benchmarks.serving.processes import ROOT, RunningServer, charioteer
+from tests.benchmarks.serving.tables.encodings import chariot
+from tests.benchmarks.serving.workload import copy_model
 
+_CLASSIFIER = ROOT / "fixtures" / "models" / "classifier"
+_IMAGE = ROOT / "fixtures" / "images" / "photo.jpg"
 _TURNS = 5
-_WARM_UP = 60
-_SECONDS_UNTIL_WRITTEN = 2.0
-"""A shadow version loads at its first request, and its rows are written when it is idle for a second."""
-
 _COUNTS = (10, 15, 20, 30, 50, 100, 200)
 _DRAWS = 1000
 _MIN_COVERAGE = 0.94
@@ -90,53 +87,39 @@ def _draw(
 
 
 def _print_cost(requests: int) -> None:
-    turns = {name: [list[float](), list[float]()] for name in ("without", "with")}
-    with tempfile.TemporaryDirectory() as folder:
-        for turn in range(_TURNS):
-            for name in ("without", "with") if turn % 2 else ("with", "without"):
-                measured = _measure(Path(folder) / f"{name}{turn}", requests, with_shadow=name == "with")
-                for column, value in zip(turns[name], measured, strict=True):
-                    column.append(value)
+    kinds = ("without", "with")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        servers = {
+            kind: stack.enter_context(_serving(Path(folder) / kind, with_shadow=kind == "with")) for kind in kinds
+        }
+        sent = {kind: chariot(server.ports["http"], "classifier", _IMAGE) for kind, server in servers.items()}
+        measures = {kind: measure_server(server, sent[kind], requests, 1) for kind, server in servers.items()}
+        costs = cost(_TURNS, **measures)
+        for kind, server in servers.items():
+            metrics = httpx.get(f"http://127.0.0.1:{server.ports['http']}/metrics", timeout=60).text
+            if ('outcome="agreed"' in metrics) != (kind == "with"):
+                raise RuntimeError(f"{kind} a shadow version, another server was expected")
     shown = Table("shadow version", "p50 ms", "CPU ms a request", title=f"classifier, median of {_TURNS} turns")
-    medians = {name: [statistics.median(column) for column in columns] for name, columns in turns.items()}
-    for name, values in medians.items():
-        shown.add_row(name, *(f"{value:.2f}" for value in values))
+    medians = {
+        kind: (statistics.median(load.percentile(0.5) for load in costs[kind].loads), costs[kind].median)
+        for kind in kinds
+    }
+    for kind, values in medians.items():
+        shown.add_row(kind, *(f"{value:.2f}" for value in values))
     ratios = [after / before for before, after in zip(medians["without"], medians["with"], strict=True)]
     shown.add_row("ratio", *(f"{ratio:.3f}" for ratio in ratios))
     Console(width=120).print(shown)
 
 
-def _measure(folder: Path, requests: int, *, with_shadow: bool) -> Sequence[float]:
-    """Return the median milliseconds of a request, and the CPU milliseconds of the server for each.
-
-    The server has two versions of the demo classifier. Clients get the first.
-    """
+def _serving(folder: Path, *, with_shadow: bool) -> AbstractContextManager[RunningServer]:
+    """Serve two versions of the demo classifier. Clients get the first."""
+    changes = {"shadow": {"version": "2", "share": 0.1}} if with_shadow else {}
     for version in ("1", "2"):
-        shutil.copytree(ROOT / "fixtures" / "models" / "classifier", folder / "classifier" / version)
-    if with_shadow:
-        file = folder / "classifier" / "1" / "model-settings.json"
-        settings = json.loads(file.read_text()) | {"shadow": {"version": "2", "share": 0.1}}
-        file.write_text(json.dumps(settings))
+        copy_model(_CLASSIFIER, folder / "classifier" / version, changes if version == "1" else {})
     (folder / "classifier" / "model-settings.json").write_text(json.dumps({"versions": ["1"]}))
-    data = base64.b64encode((ROOT / "fixtures" / "images" / "photo.jpg").read_bytes()).decode()
-    body = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}]}
     # Otherwise requests would mainly wait for the disk.
     recording = ("--record", str(folder / "store.db"), "--record-mode", "best-effort")
-    arguments = ("--model-repository", str(folder), *recording)
-    with run_server(*arguments) as server, httpx.Client(base_url=server.address, timeout=60) as client:
-        seconds, cpu = list[float](), 0.0
-        for index in range(requests + _WARM_UP):
-            if index == _WARM_UP:
-                time.sleep(_SECONDS_UNTIL_WRITTEN)
-                cpu = cpu_of_family(server.process.pid)
-            started = time.perf_counter()
-            client.post("/v2/models/m-classifier/infer", json=body).raise_for_status()
-            seconds.append(time.perf_counter() - started)
-        used = cpu_of_family(server.process.pid) - cpu
-        answered = 'outcome="agreed"' in client.get("/metrics").text
-    if answered != with_shadow:
-        raise RuntimeError("the shadow version did not answer" if with_shadow else "there is a shadow version")
-    return statistics.median(seconds[_WARM_UP:]) * 1000, used * 1000 / requests
+    return charioteer("--model-repository", str(folder), *recording)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ Measure: TypeAlias = Callable[[], tuple[float, LoadResult | None]]
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The CPU milliseconds of a request in each round, and the result of the last round's load."""
+    """The CPU milliseconds of a request, and the results of the load if there was one, in each round."""
 
     milliseconds: list[float]
-    load_result: LoadResult | None = None
+    loads: list[LoadResult]
 
     @property
     def median(self) -> float:
@@ -29,8 +29,8 @@ class Cost(msgspec.Struct, frozen=True):
 
     @property
     def load(self) -> LoadResult:
-        assert self.load_result is not None
-        return self.load_result
+        """The result of the last round."""
+        return self.loads[-1]
 
     def ratios_to(self, other: "Cost") -> list[float]:
         return sorted(own / base for own, base in zip(self.milliseconds, other.milliseconds, strict=True))
@@ -45,7 +45,10 @@ def cost(rounds: int, **measures: Measure) -> dict[str, Cost]:
     for _ in range(rounds):
         for name, measure in measures.items():
             results[name].append(measure())
-    return {name: Cost([row for row, _ in rows], rows[-1][1]) for name, rows in results.items()}
+    return {
+        name: Cost([used for used, _ in rows], [load for _, load in rows if load is not None])
+        for name, rows in results.items()
+    }
 
 
 def measure_server(server: RunningServer, request: BenchmarkRequest, requests: int, connections: int) -> Measure:
