@@ -1,7 +1,9 @@
 """Write the parts of the documentation that are read from plugins, options and commands. `make docs` runs it."""
 
+import ast
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
 from pathlib import Path
@@ -71,16 +73,50 @@ def settings() -> str:
     return _table(("field", "default", "meaning"), rows)
 
 
-def detectors() -> str:
-    """Return a table of the exporters whose outputs the tests decode with the layout `detections`."""
+def families() -> str:
+    """Return a table of the families of ONNX graphs: those of families.toml, and the exporters in `CASES`."""
+    verified = _verified()
     rows: list[Sequence[str]] = []
+    for name, family in tomllib.loads((_FOLDER / "families.toml").read_text()).items():
+        columns = [family[key] for key in ("made_by", "layout", "outputs", "inferred", "declared")]
+        by_hand = [f"by hand, {family['by_hand']}"] if "by_hand" in family else []
+        rows.append((*columns, "; ".join([*verified.pop(name), *by_hand])))
+        if name == "detections":
+            rows += _exporters(verified)
+    if verified:
+        raise ValueError(f"Tests verify families that families.toml lacks: {', '.join(sorted(verified))}")
+    needed = "to be declared in `model-settings.json`"
+    return _table(("made by", "`layout`", "outputs", "inferred", needed, "verified with"), rows)
+
+
+def _exporters(verified: dict[str, list[str]]) -> Iterator[Sequence[str]]:
+    """Yield a row for each exporter that tests decode with the layout `detections`, without variants of its labels."""
+    common, seen = verified.pop("exporters"), set[str]()
+    libraries = {name: verified.pop(name) for name in ("torchvision", "effdet")}
     for case in CASES:
         outputs = case.outputs(input_boxes("stretch"))
         shown = ", ".join(f"`{name} {list(array.shape)}`" for name, array in outputs.items())
-        inputs = f"; inputs {', '.join(f'`{name}`' for name in case.inputs)}" if case.inputs else ""
+        shown += f"; inputs {', '.join(f'`{name}`' for name in case.inputs)}" if case.inputs else ""
         line = f"`{json.dumps({'layout': 'detections', 'detections': case.declared})}`" if case.declared else ""
-        rows.append((case.exporter, f"{shown}{inputs}", line))
-    return _table(("made by", "outputs in the test", "to be declared"), rows)
+        exporter = re.sub(", background .*", "", case.exporter)
+        if f"{exporter}{line}" not in seen:
+            seen.add(f"{exporter}{line}")
+            ways = [*common, *libraries.get(exporter, ())]
+            yield exporter, "`detections`", shown, "as above", line or "`labels`", "; ".join(ways)
+
+
+def _verified() -> dict[str, list[str]]:
+    """Return how tests verify each family, by its name, from their marks ``verifies(how, *families)``."""
+    found: dict[str, list[str]] = {}
+    for file in sorted((_ROOT / "tests").rglob("test_*.py")):
+        if "mark.verifies(" in (text := file.read_text()):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "verifies":
+                    how, *names = (ast.literal_eval(argument) for argument in node.args)
+                    for name in names:
+                        if how not in found.setdefault(name, []):
+                            found[name].append(how)
+    return found
 
 
 def _fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Sequence[str]]:
@@ -186,7 +222,7 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 GENERATED: Mapping[str, Callable[[], str]] = {
     "checks": checks,
     "commands": commands,
-    "detectors": detectors,
+    "families": families,
     "options": options,
     "plugins": plugins,
     "settings": settings,

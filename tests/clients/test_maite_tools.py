@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.jatic import differences, is_too_large
 from tests.support.models.jatic_models import write_classifier, write_detector
 from tests.support.servers.client_environments import run_checks
 
 
+@pytest.mark.verifies("scores as in modelmaite", "jatic")
 def test_jatic_models_score_as_in_modelmaite(tmp_path: Path) -> None:
     assert [difference for difference in differences(tmp_path, "modelmaite") if is_too_large(difference)] == []
 

@@ -58,6 +58,7 @@ def test_every_fact_comes_from_the_model_and_none_is_guessed(tmp_path: Path, wri
     assert facts["labels"].value.startswith("3: Background, person" if write is write_detector else "12: pixel 0")
 
 
+@pytest.mark.verifies("graphs with known answers", "jatic")
 def test_boxes_are_fractions_of_the_image_and_background_is_left_out(tmp_path: Path) -> None:
     model = write_detector(tmp_path)
     assert facts_of(model.graph)["background"] == Fact("background", "class 0, left out", Origin.MODEL_FILE)

@@ -34,6 +34,7 @@ ONE, LAST = (1, 3, HEIGHT, WIDTH), (1, HEIGHT, WIDTH, 3)
 
 @pytest.mark.parametrize("resize", ["stretch", "letterbox"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.exporter)
+@pytest.mark.verifies("two objects in a stretched and in a letterboxed image", "exporters")
 def test_boxes_of_exporter_are_in_the_image(case: Case, resize: str, tmp_path: Path) -> None:
     inputs: Any = [helper.make_tensor_value_info(name, kind, [1, width]) for name, (kind, width) in case.inputs.items()]
     options: dict[str, Any] = {"shape": case.shape, "datatype": case.datatype, "extra_inputs": inputs}
@@ -93,6 +94,7 @@ def test_declared_reading_needs_no_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("resize", ["stretch", "letterbox"])
 @pytest.mark.parametrize("size", [(28, 28), (HEIGHT, WIDTH)])
+@pytest.mark.verifies("graphs with known answers", "detections")
 def test_masks_of_boxes_or_of_the_input_become_contours(size: tuple[int, int], resize: str, tmp_path: Path) -> None:
     boxes, masks = input_boxes(resize), np.zeros((1, 3, *size), np.float32)
     masks[0, 0] = masks[0, 1, : size[0] // 2] = 1

@@ -42,6 +42,7 @@ def write(folder: Path, logits: Any, model_type: str | None = None, names: Any =
 
 
 @pytest.mark.parametrize(("model_type", "batch"), [("detr", 1), ("yolos", "batch"), ("table-transformer", "batch")])
+@pytest.mark.verifies("graphs with known answers", "detr")
 def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type: str, batch: int | str) -> None:
     file = write(tmp_path, np.log(PROBABILITIES), model_type, shape=(batch, 3, 64, 64))
     assert facts_of(file)["left out"] == Fact("left out", "hidden [1, 2]", Origin.MODEL_FILE)
@@ -54,6 +55,7 @@ def test_softmax_picks_likeliest_class_of_each_query(tmp_path: Path, model_type:
 
 
 @pytest.mark.parametrize("model_type", ["rt_detr", "d_fine", "conditional_detr"])
+@pytest.mark.verifies("graphs with known answers", "detr-sigmoid")
 def test_sigmoid_scores_each_class_separately(tmp_path: Path, model_type: str) -> None:
     names = {"0": "cat", "1": "dog", "2": "fox"}
     logits = [[graphs.logit(probability) for probability in row] for row in PROBABILITIES]
@@ -192,6 +194,7 @@ def write_rf(folder: Path, shape: tuple[Any, ...] = ("batch", 3, 64, 64), **opti
 
 
 @pytest.mark.parametrize(("batch", "half"), [("batch", False), (1, True), (2, False)])
+@pytest.mark.verifies("graphs with known answers", "rf-detr")
 def test_best_query_class_pairs_are_returned(tmp_path: Path, batch: int | str, half: bool) -> None:
     output_types = dict.fromkeys(("dets", "labels"), TensorProto.FLOAT16) if half else None
     model = detector(write_rf(tmp_path, (batch, 3, 64, 64), output_types=output_types), labels=LABELS)

@@ -123,6 +123,7 @@ def effdet(folder: Path) -> list[Found]:
 
 
 @pytest.mark.parametrize("exporter", ["torchvision", "effdet"])
+@pytest.mark.verifies("the library's own objects, to 0.0001 and 0.1 pixels", "torchvision", "effdet")
 def test_served_graph_finds_what_its_library_finds(exporter: str, tmp_path: Path) -> None:
     (packages,) = python_with("timm").parents[1].glob("lib/python*/site-packages")
     command = [sys.executable, "-W", "ignore", "-c", RUN, str(packages), exporter, str(tmp_path)]

@@ -48,6 +48,7 @@ def sorted_rows(boxes: NDArray[Any], scores: NDArray[Any]) -> NDArray[Any]:
     return rows[np.argsort(-rows[:, 0], kind="stable")]
 
 
+@pytest.mark.verifies("OpenCV's `FaceDetectorYN`, on random outputs", "yunet")
 def test_yunet_gives_boxes_of_opencv(tmp_path: Path) -> None:
     file = yunet(tmp_path)
     reference = cv2.FaceDetectorYN.create(str(file), "", (SIDE, SIDE), 0.3, 0.45)
@@ -93,6 +94,7 @@ def insightface_rows(
 
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("landmarks", [True, False])
+@pytest.mark.verifies("InsightFace's steps, on random outputs", "scrfd")
 def test_scrfd_gives_boxes_of_insightface(tmp_path: Path, batched: bool, landmarks: bool) -> None:
     outputs = scrfd_outputs(2, landmarks=landmarks)
     named = {str(448 + number): array[np.newaxis] if batched else array for number, array in enumerate(outputs)}
@@ -153,6 +155,7 @@ def write(folder: Path, outputs: dict[str, Any], side: int = 128) -> Path:
     return graphs.constant(folder / "model.onnx", outputs, shape=(1, side, side, 3), name="input")
 
 
+@pytest.mark.verifies("graphs with known answers", "mediapipe")
 def test_rows_are_relative_to_the_centres_of_their_cells(tmp_path: Path) -> None:
     # Two anchors in each of 16 x 16 cells of 8 pixels, then six in each of 8 x 8 cells of 16 pixels.
     outputs = rows(896, 16, {35: (0.9, [2, -2, 10, 20, 1, 1]), 512 + 8 * 6 * 7 + 5: (0.8, [0, 0, 8, 8])})

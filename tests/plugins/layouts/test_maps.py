@@ -51,6 +51,7 @@ def reference_mask(height: int, width: int) -> NDArray[np.bool_]:
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (64, 48), (333, 500)])
+@pytest.mark.verifies("graphs with known answers", "masks")
 def test_mask_equals_enlarged_and_thresholded_output(tmp_path: Path, height: int, width: int) -> None:
     file = write_mask(tmp_path, soft_mask())
     assert (found_mask(file, height, width) == reference_mask(height, width)).mean() > 0.999
@@ -200,6 +201,7 @@ def test_single_nan_cell_is_ignored_and_only_nan_is_a_failure_of_the_model(tmp_p
         segment(write_semantic(tmp_path, output * np.nan), image, **SEGMENT)
 
 
+@pytest.mark.verifies("graphs with known answers", "segformer")
 def test_segformer_is_recognised_by_its_files(tmp_path: Path) -> None:
     config = {"architectures": ["SegformerForSemanticSegmentation"], "model_type": "segformer"}
     (tmp_path / "config.json").write_text(json.dumps({**config, "id2label": dict(enumerate(LABELS))}))
@@ -228,6 +230,7 @@ def write_numbers(folder: Path, channels: int | None = None, kind: int = TensorP
 @pytest.mark.parametrize(
     ("channels", "kind"), [(None, TensorProto.UINT8), (1, TensorProto.INT32), (1, TensorProto.INT64)]
 )
+@pytest.mark.verifies("graphs with known answers", "class-map")
 def test_each_pixel_has_class_of_its_cell(tmp_path: Path, channels: int | None, kind: int) -> None:
     model = segmenter(write_numbers(tmp_path, channels, kind))
     # In a letterbox, a 64x32 image covers rows 2 to 5, with eight pixels per cell.

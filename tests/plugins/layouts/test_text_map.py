@@ -65,6 +65,7 @@ def expanded(width: float, height: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("batch", ["batch", 1])
 @pytest.mark.parametrize(("settings", "label"), [(OBB, "text"), ({"layout": "text-map", "labels": ["plate"]}, "plate")])
+@pytest.mark.verifies("graphs with known answers", "text-map")
 def test_bright_rectangle_is_one_text(tmp_path: Path, batch: int | str, settings: dict[str, Any], label: str) -> None:
     file = write(tmp_path, rectangle(20, 30, 12, 42, 0.75), shape=(batch, 3, SIZE, SIZE))
     width, height = expanded(30, 10)
@@ -173,6 +174,7 @@ def prompted_image(*prompts: str) -> PromptedImage:
         ([2, 2, 0, 2, 3], "bbc"),
     ],
 )
+@pytest.mark.verifies("graphs with known answers", "ctc")
 def test_repetitions_and_blanks_are_left_out(tmp_path: Path, steps: list[int], text: str) -> None:
     (found,) = text_reader(write_line(tmp_path, steps))([prompted_image("what?")])
     assert found.answers == [text]

@@ -104,6 +104,7 @@ def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
     assert all_close(found.keypoints[0], points[0].tolist())
 
 
+@pytest.mark.verifies("graphs with known answers", "torchvision-segmenters")
 def test_auxiliary_output_of_segmenter_is_ignored(tmp_path: Path) -> None:
     out = np.zeros((1, 3, 8, 8), np.float32)
     out[0, 0], out[0, 2, :, :4] = 5, 9
@@ -158,6 +159,7 @@ def write(
 
 
 @pytest.mark.parametrize("batch", ["batch", 1])
+@pytest.mark.verifies("graphs with known answers", "yolov5")
 def test_class_score_is_multiplied_by_objectness(tmp_path: Path, batch: int | str) -> None:
     model = detector(write(tmp_path, ROWS, 60, (batch, 3, 64, 64)), layout="yolov5", labels=LABELS)
     for found in model([detection_input(WIDE, 0.4), detection_input(WIDE, 0.4)]):
@@ -182,6 +184,7 @@ def test_yolov5_grid_outputs_are_ignored(tmp_path: Path) -> None:
 FIRST = {8 + 2: [0.5, 0.25, math.log(2), math.log(0.5), 0.9, 1, 0]}
 
 
+@pytest.mark.verifies("graphs with known answers", "yolox")
 def test_yolox_boxes_are_converted_from_cells_to_pixels(tmp_path: Path) -> None:
     others = {
         # Row 3, column 0 of the second grid; row 1, column 1 of the third.

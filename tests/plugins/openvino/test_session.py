@@ -50,6 +50,7 @@ def numbers(model: InProcessModel, images: Sequence[NDArray[Any]]) -> list[float
     ("name", "isolate"),
     [("classifier", False), ("detector", True), ("oriented-detector", False), ("segmenter", False)],
 )
+@pytest.mark.verifies("trained fixture models, also on OpenVINO", "classify", "ultralytics")
 def test_fp32_answers_equal_those_of_onnxruntime(tmp_path: Path, name: str, isolate: bool) -> None:
     expected = model_with(tmp_path, name)
     model = model_with(tmp_path, name, runtime="openvino", isolate=isolate)

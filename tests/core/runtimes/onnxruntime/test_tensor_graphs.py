@@ -44,6 +44,7 @@ def answered(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]
 
 
 @pytest.mark.parametrize("datatype", [datatype for datatype in Datatype if datatype is not Datatype.BF16])
+@pytest.mark.verifies("graphs with known answers", "tensors")
 def test_every_datatype_passes_through_unchanged(tmp_path: Path, datatype: Datatype) -> None:
     element = {**ELEMENT_NAMES, Datatype.BYTES: "STRING"}.get(datatype, datatype.value)
     servable = load(graph(tmp_path, "Identity", TensorProto.DataType.Value(element), ["rows", 2]))
@@ -133,6 +134,7 @@ def assert_close(name: str, values: object, wanted: Arrays, shape: object) -> No
 
 
 @pytest.mark.parametrize(("batch", "preprocessing"), [("batch", PILLOW), (1, OPENCV), (4, PILLOW)])
+@pytest.mark.verifies("graphs with known answers", "image-tensors")
 def test_each_image_gets_its_tensors(tmp_path: Path, preprocessing: object, batch: int | str) -> None:
     found = predict(load(embedder(tmp_path, batch, preprocessing=preprocessing)), *map(file_input, IMAGES))
     for prediction, image in zip(found, IMAGES, strict=True):
@@ -188,6 +190,7 @@ def test_other_protocols_return_the_tensors_of_each_image(tmp_path: Path) -> Non
     assert "TENSOR" in unsupported.json()["error"]
 
 
+@pytest.mark.verifies("graphs with known answers", "embedding")
 def test_embeddings_need_no_declaration_and_openai_takes_images(tmp_path: Path) -> None:
     processor = {"size": {"height": HEIGHT, "width": WIDTH}, "image_mean": MEAN, "image_std": STD}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))

@@ -65,6 +65,7 @@ def test_detector_with_nan_outputs_does_not_load(tmp_path: Path, outputs: Any) -
 
 @pytest.mark.parametrize("suppressed", [False, True])
 @pytest.mark.parametrize("numbers", [2, 3])
+@pytest.mark.verifies("graphs with known answers", "pose")
 def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed: bool, numbers: int) -> None:
     # The letterbox halves the image of 128x64 and puts it 16 pixels below the top.
     kept, other = [[30, 26, 0.9], [40, 20, 0.1]], [[1, 1, 1], [2, 2, 1]]

@@ -39,6 +39,13 @@ TOLERANCE = 1e-4
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
+@pytest.mark.verifies(
+    "exports of ViT, ResNet, DETR, YOLOS, RT-DETR, D-FINE and SegFormer, compared with PyTorch",
+    "classifiers",
+    "detr",
+    "detr-sigmoid",
+    "segformer",
+)
 def test_exported_model_gives_the_same_answers(
     tmp_path: Path, make_model: Callable[[Path], Path], task_type: TaskType, any_size: bool
 ) -> None:

@@ -25,6 +25,7 @@ COLOUR = classification_input(uniform_image(8, 8, 51, 102, 204))
 BLACK = classification_input(uniform_image(8, 8, 0))
 
 
+@pytest.mark.verifies("graphs with known answers", "classify", "other-classifiers", "classifiers")
 def test_logits_are_normalised(tmp_path: Path) -> None:
     model = classifier(graphs.channel_means(tmp_path / "model.onnx", properties=PROPERTIES), layout="logits")
     (answer,) = model([COLOUR])
@@ -89,6 +90,7 @@ def write_timm_model(folder: Path, **overrides: Any) -> Path:
     return graphs.channel_means(folder / "model.onnx", shape=("b", 3, "h", "w"))
 
 
+@pytest.mark.verifies("graphs with known answers", "timm")
 def test_timm_model_is_recognised_by_config(tmp_path: Path) -> None:
     file = write_timm_model(tmp_path)
     expected = {

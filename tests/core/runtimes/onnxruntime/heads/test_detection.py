@@ -45,6 +45,7 @@ def write(folder: Path, output: Any, **options: Any) -> Path:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.verifies("graphs with known answers", "ultralytics", "yolo-like")
 def test_every_layout_gives_the_same_boxes(tmp_path: Path, layout: str) -> None:
     output, properties, declared = LAYOUTS[layout]
     (found,) = detector(write(tmp_path, output, properties=properties), **declared)([detection_input(WIDE)])

@@ -61,6 +61,7 @@ def prepared(preprocessing: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray
         ("lanczos", cv2.INTER_LANCZOS4), ("area", cv2.INTER_AREA),
     ],
 )  # fmt: skip
+@pytest.mark.verifies("inputs as OpenCV's and Pillow's", "image-tensors")
 def test_resize_without_antialiasing_equals_opencv(interpolation: Any, flag: int) -> None:
     pixels = photo(300, 451)
     preprocessing = Preprocessing(
@@ -77,6 +78,7 @@ def classifier_preprocessing(folder: Path, **metadata: str) -> Preprocessing:
 
 
 @pytest.mark.parametrize("size", SIZES[:5])
+@pytest.mark.verifies("inputs as timm's transforms", "timm")
 def test_timm_config_gives_input_of_timm(tmp_path: Path, size: tuple[int, int]) -> None:
     config = {"input_size": [3, 56, 56], "interpolation": "bicubic", "crop_pct": 0.9}
     config |= {"mean": MEAN.tolist(), "std": STD.tolist()}
@@ -104,6 +106,7 @@ def processors(transformers: Any) -> dict[str, Callable[[], Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "clip", "convnext", "siglip", "nearest", "lanczos"])
+@pytest.mark.verifies("inputs as transformers' processors", "classifiers")
 def test_processor_file_gives_input_of_transformers(tmp_path: Path, kind: str) -> None:
     processor = processors(importlib.import_module("transformers"))[kind]()
     processor.save_pretrained(tmp_path)
@@ -117,6 +120,7 @@ def test_processor_file_gives_input_of_transformers(tmp_path: Path, kind: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Detr", "Yolos"])
 @pytest.mark.parametrize("size", [*SIZES[:5], (480, 640), (333, 777)])
+@pytest.mark.verifies("inputs as transformers' processors", "detr")
 def test_detr_processor_file_gives_input_of_transformers(tmp_path: Path, size: tuple[int, int], kind: str) -> None:
     make: Any = getattr(importlib.import_module("transformers"), f"{kind}ImageProcessorPil")
     processor = make(size={"shortest_edge": 80, "longest_edge": 133}, do_pad=False)
@@ -156,6 +160,7 @@ def test_documented_settings_of_text_classifier_equal_paddleocr(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("size", [(24, 60), (24, 160), (24, 161), (31, 777), (90, 30)])
+@pytest.mark.verifies("inputs as PaddleOCR's steps", "ctc")
 def test_text_recogniser_input_equals_paddleocr(tmp_path: Path, size: tuple[int, int]) -> None:
     steps = {"output": np.zeros((1, 4, 4), np.float32)}
     shape, metadata = ("batch", 3, 48, "w"), {"character": "a\nb"}
@@ -177,6 +182,7 @@ def test_text_recogniser_input_equals_paddleocr(tmp_path: Path, size: tuple[int,
         ({"interpolation": "bilinear", "antialias": "True"}, True),
     ],
 )
+@pytest.mark.verifies("inputs as torchvision's resize", "rf-detr")
 def test_rf_detr_input_equals_torchvision_resize_of_floats(
     tmp_path: Path, metadata: dict[str, str], antialias: bool
 ) -> None:

@@ -41,6 +41,7 @@ def ask(model: Any, *prompts: str, features: tuple[int, ...] = FEATURES, **param
 
 @pytest.mark.parametrize("features", [(0, 0, 0, 0), (1, 2, 3, 4), (9, 0, 0, 200)])
 @pytest.mark.parametrize("words", ["what is this", "w3 w4 w5 red"])
+@pytest.mark.verifies("graphs whose answers are computed again without a cache", "vlm")
 def test_answers_equal_those_computed_without_cache(model: Any, features: tuple[int, ...], words: str) -> None:
     assert ask(model, words, features=features, max_new_tokens=9) == [tiny.reference(words, features, 9)]
 
