@@ -41,7 +41,7 @@ class ModelOptions:
     """The models to serve. The objects of commands also have the options of plugins."""
 
     demo: Annotated[bool, environment("CHARIOTEER_DEMO", show=True, negative="")] = False
-    """Serve small models to try the server: coloured shapes, and with the extra demo also text in images."""
+    """Serve small models to try the server: faces, coloured shapes, and with the extra demo also text in images."""
 
     model: Annotated[Path | None, environment("CHARIOTEER_MODEL", "MODEL_PATH", show=True)] = None
     """File or folder of one model."""

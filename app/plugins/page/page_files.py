@@ -35,6 +35,7 @@ _SHELL = "index.html"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 _SAMPLES: Mapping[str, tuple[Sequence[Geometry | InputKind | None], Sequence[str]]] = {
+    "portrait.jpg": (("box", "contour"), ("face", "person")),
     "scene.jpg": (("box", "contour"), ("circle", "square", "star")),
     "shape.jpg": ((None, "box", "contour"), ("star",)),
     "oriented.jpg": (("oriented",), ("arrow", "bar", "ellipse")),

@@ -81,7 +81,7 @@ def test_demo_starts_with_three_lines_on_one_port() -> None:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         process.terminate()
-    assert lines.pop(0) == "Loading 5 models ...\n"
+    assert lines.pop(0) == "Loading 6 models ...\n"
     assert re.fullmatch(r"Charioteer answers at http://127\.0\.0\.1:\d+, also for a browser\n", lines[0])
     assert lines[1].startswith("Models: classifier, detector, ")
 

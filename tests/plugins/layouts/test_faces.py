@@ -10,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.loading import load
+from app.core.settings.server import DEMO_IMAGES, DEMO_MODELS
+from app.public_api.in_process import InProcessModel
 from metadata.model import Fact, Origin
 from tasks.object_detection import PosedObject
 from tasks.vision.image import Image
@@ -176,6 +178,14 @@ def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
     assert_found(found, ("face", 0.9, [2.8, 2, 22.8, 22]), ("face", 0.7, [48, 72, 56, 80]))
     assert found.keypoints is not None
     assert all_close(found.keypoints[:1, 0], [[12 + 3.6, 12]])
+
+
+def test_demo_finds_the_face_and_its_points_in_a_photograph() -> None:
+    model: Any = InProcessModel(DEMO_MODELS / "face-detector")
+    (face,) = model.ask((DEMO_IMAGES / "portrait.jpg").read_bytes())
+    assert (face.label, round(face.score, 2)) == ("face", 0.92)
+    # The right eye, the left eye, the nose and the mouth, as they are marked by hand.
+    assert all_close(face.keypoints[:4], [[203, 101], [247, 107], [223, 125], [219, 146]], 3)
 
 
 @pytest.mark.parametrize(("parameters", "objects"), [({}, 1), ({"iou_threshold": 0.45}, 2)])

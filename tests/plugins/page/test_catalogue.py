@@ -88,8 +88,8 @@ def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
     assert page_data["chariot_protocol"] == "chariot-v2"
     assert (page_data["ports"], page_data["admin"]) == ({}, True)
     assert [model["name"] for model in page_data["models"]] == ["detector"]
-    tasks, shown = ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"], ["circle", "square", "star"]
-    assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": tasks, "shows": shown}
+    tasks, shown = ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"], ["face", "person"]
+    assert page_data["samples"][0] == {"name": "portrait.jpg", "task_types": tasks, "shows": shown}
 
 
 def test_samples_are_served_as_jpeg(client: Any) -> None:
