@@ -8,9 +8,9 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.protocols.chariot_v2 import JSON_LINES, decode, map_error_path
+from app.core.protocols.chariot_v2 import JSON_LINES, decode
 from app.core.protocols.inference_call import JSON
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tests.support.data.images import encode_base64, encode_image, rectangle
 
@@ -61,17 +61,6 @@ def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client)
     assert "at least one line" in error_message(post(chariot_v2_client, b"\n\n", JSON_LINES))
 
 
-@pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
-def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, content_type: str) -> None:
-    assert post(chariot_v2_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
-    assert "empty body" in error_message(post(chariot_v2_client, b"", content_type))
-
-
-def test_form_instead_of_an_image_is_rejected_with_the_option_of_curl(chariot_v2_client: Client) -> None:
-    message = error_message(post(chariot_v2_client, b"--b\r\n", "multipart/form-data; boundary=b"))
-    assert message.startswith("body: Expected the image itself, got a form")
-
-
 def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:
     metadata = '[ {"key":"a",  "type":"int","value":"1"} ]'
     single = post(chariot_v2_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())
@@ -83,20 +72,6 @@ def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Clien
     header = '{"metadata":{"a" : 1.10}}'
     raw_image = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
     assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
-
-
-@pytest.mark.parametrize(
-    ("second", "expected"),
-    [
-        ({"input": 5}, "object 2: input: "),
-        ([], "object 2: Expected `object`"),
-        ({}, "object 2: "), (request_object(top_k=0), "object 2: parameters.top_k: "),
-    ],
-)  # fmt: skip
-def test_bad_json_line_error_counts_lines_from_1(chariot_v2_client: Client, second: object, expected: str) -> None:
-    assert error_message(
-        post(chariot_v2_client, json_lines(request_object(), second, request_object()), JSON_LINES)
-    ).startswith(expected)
 
 
 @pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
@@ -114,20 +89,3 @@ def test_body_of_too_many_lines_is_rejected_before_they_are_split() -> None:
     assert len(decode(line + b"\n" * 30, **options).inputs) == 1
     with pytest.raises(InferenceError, match=r"at most 30 lines in one body \(--max-entries\), got 31"):
         decode(line + b"\n" * 31, **options)
-
-
-@pytest.mark.parametrize(
-    ("path", "media_type", "expected"),
-    [
-        ("inputs[0].data[0]", JSON, "input"), ("inputs[0].data[0]", "", "input"),
-        ("inputs[0].data[0]", JSON_LINES, "object 1: input"),
-        ("inputs[11].parameters.top_k", JSON_LINES, "object 12: parameters.top_k"),
-        ("inputs[0].data[0]", "image/png", "body"),
-        ("inputs[4]", JSON_LINES, "object 5"), ("inputs[0]", JSON, ""), ("", JSON, ""), ("inputs", JSON, "inputs"),
-        ("inputs[0].parameters.top_k", JSON, "parameters.top_k"),
-    ],
-)  # fmt: skip
-def test_error_paths_use_client_field_names(path: str, media_type: str, expected: str) -> None:
-    error = map_error_path(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
-    assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
-    assert map_error_path(invalid("x", path), media_type).kind is ErrorKind.INVALID_REQUEST

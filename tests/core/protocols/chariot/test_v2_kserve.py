@@ -2,17 +2,11 @@
 
 import json
 import uuid
-from typing import Any
 
 import pytest
 
 from tests.support.data.chariot import Client, image_input, infer, items
 from tests.support.data.images import encode_base64, encode_image, rectangle
-
-
-@pytest.mark.parametrize("shape", [[1], [1, 1], [-1], [48, 64, 3], [777], []])
-def test_shape_of_encoded_data_is_ignored(client: Client, shape: list[int]) -> None:
-    assert len(items(infer(client, "detector", {**image_input(), "shape": shape}))) == 1
 
 
 def test_id_comes_from_body_then_header_then_is_generated(client: Client) -> None:
@@ -112,34 +106,22 @@ def test_metadata_and_statistics_accept_chariot_ids(client: Client) -> None:
     assert client.get("/v2/models/m-missing/stats").status_code == 404
 
 
-def one_input(**fields: object) -> dict[str, object]:
-    """Return a request with one input and replace the given fields."""
-    return {"inputs": [{**image_input(), **fields}]}
-
-
-BAD_INPUTS: dict[str, tuple[object, str]] = {
-    "bytes in metadata": (
-        json.dumps(one_input(parameters={"metadata": 0})).encode().replace(b": 0", b': "\xff"'),
-        "inputs[0].parameters.metadata",
-    ),
-    "shape overflow": (one_input(shape=[0, 2**63 - 1, 2**63 - 1], data=[], datatype="UINT8"), "inputs[0].shape"),
-    "batch of 0 raw images": (one_input(shape=[0, 4, 4, 3], data=[], datatype="UINT8"), "inputs[0].shape"),
-    "deeply nested labels": (one_input(parameters={"labels": "[" * 100_000}), "inputs[0].parameters.labels"),
-    "empty data": (one_input(data=[]), "inputs[0].data"),
-    "parameters of wrong type": (one_input(parameters=[1]), "inputs[0].parameters"),
-    "pixels in BF16": (one_input(shape=[1, 1], data=[1], datatype="BF16"), "inputs[0].datatype"),
-    "empty string": (one_input(data=[""]), "inputs[0].data[0]"),
+BAD_INPUTS: dict[str, tuple[bytes, bytes, str]] = {
+    "bytes in metadata": (b'{"metadata": 0}', b'{"metadata": "\xff"}', "inputs[0].parameters.metadata"),
+    "deeply nested labels": (b'{"metadata": 0}', b'{"labels": "%s"}' % (b"[" * 100_000), "inputs[0].parameters.labels"),
 }
 
 
-@pytest.mark.parametrize(("body", "message"), BAD_INPUTS.values(), ids=BAD_INPUTS)
-def test_bad_input_is_rejected_with_an_error_message(client: Client, body: object, message: str) -> None:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+@pytest.mark.parametrize(("before", "after", "message"), BAD_INPUTS.values(), ids=BAD_INPUTS)
+def test_bad_parameter_is_rejected_and_the_server_keeps_serving(
+    client: Client, before: bytes, after: bytes, message: str
+) -> None:
+    content = json.dumps({"inputs": [image_input(metadata=0)]}).encode().replace(before, after)
     response = client.post("/v2/models/m-detector/infer", content=content)
     assert response.status_code == 400
     assert list(response.json()) == ["error"]
     assert message in response.json()["error"]
-    assert items(infer(client, "detector", image_input())), "the server keeps serving"
+    assert items(infer(client, "detector", image_input()))
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF"])
@@ -148,58 +130,3 @@ def test_truncated_image_is_rejected(client: Client, file_format: str) -> None:
     response = infer(client, "detector", image_input(encode_base64(image_bytes[: int(len(image_bytes) * 0.9)])))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].data[0]: ")
-
-
-def tensor(datatype: str, shape: list[int], data: object, name: str = "x") -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": shape, "data": data}
-
-
-def echoed(client: Client, model: str, *inputs: dict[str, Any]) -> list[tuple[list[int], list[Any]]]:
-    return [(record["shape"], record["data"]) for record in items(infer(client, model, *inputs))]
-
-
-@pytest.mark.parametrize("shape", [[2], [2, 1], [-1], [-1, 1], [2, -1]])
-def test_one_dimensional_input_accepts_a_column_and_a_free_size(client: Client, shape: list[int]) -> None:
-    numbers, words = tensor("INT64", shape, [1, 2], "numbers"), tensor("BYTES", shape, ["a", "b"], "words")
-    assert echoed(client, "echo-pair", numbers, words) == [([2], [1, 2]), ([2], ["a", "b"])]
-
-
-@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
-def test_any_size_may_be_free(client: Client, datatype: str) -> None:
-    data: list[Any] = list("abcdef") if datatype == "BYTES" else [1, 2, 3, 4, 5, 6]
-    for shape in ([-1, 3], [2, -1]):
-        assert echoed(client, f"echo-{datatype.lower()}", tensor(datatype, shape, data)) == [([2, 3], data)]
-
-
-def test_texts_may_be_nested_like_numbers(client: Client) -> None:
-    assert echoed(client, "echo-bytes", tensor("BYTES", [2, -1], [["a", "b"], ["c", "d"]])) == [([2, 2], list("abcd"))]
-
-
-@pytest.mark.parametrize("name", ["input-0", "", "anything"])
-def test_only_input_of_a_model_may_have_any_name(client: Client, name: str) -> None:
-    response = infer(client, "half_plus_two", tensor("FP32", [2], [1, 2], name))
-    assert response.json()["outputs"][0]["name"] == name
-    assert items(response)[0]["data"] == [2.5, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("model", "datatype", "shape", "data"),
-    [
-        ("echo-fp32", "FP32", [3, 2], [[1, 2, 3], [4, 5, 6]]),
-        ("echo-bytes", "BYTES", [2, 1], ["a", "b", "c"]),
-        ("echo-bytes", "BYTES", [-1, 2], ["a", "b", "c"]),
-        ("echo-bytes", "BYTES", [-1, -1], ["a", "b", "c"]),
-        ("echo-bytes", "BYTES", [-1, 0], ["a", "b", "c"]),
-        ("echo-bytes", "BYTES", [-2, 1], ["a", "b", "c"]),
-        ("echo-bytes", "BYTES", [3, 1], [["a", "b", "c"]]),
-        ("echo-fixed", "INT16", [1, 3, 2], [1, 2, 3, 4, 5, 6]),
-        ("echo-encoded", "BYTES", [1, 3], ["a", "b", "c"]),
-    ],
-)
-def test_shape_that_contradicts_data_or_model_is_rejected(
-    client: Client, model: str, datatype: str, shape: list[int], data: object
-) -> None:
-    name = "x_bytes" if model == "echo-encoded" else "x"
-    response = infer(client, model, tensor(datatype, shape, data, name))
-    assert response.status_code == 400
-    assert response.json()["error"].startswith("inputs[0].shape: ")
