@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("if math.prod(shape) != len(elements)", "if math.prod(shape) < len(elements)", _GOLDEN),
     Mutant("if shape and min(shape) < 0", "if shape and min(shape) < -1", _V2),
     Mutant("if position != len(binary)", "if position > len(binary)", _V2),
-    Mutant("if (size is None) == isinstance(wire.data, msgspec.UnsetType)", "if False", _V2),
+    Mutant("if (size is None) == isinstance(wire.data, msgspec.UnsetType)", "if False", _GOLDEN),
     Mutant("if raw and len(raw) != len(message.inputs)", "if raw and len(raw) > len(message.inputs)", _V2),
     Mutant("if field.name != name and field.name in self.stored_dtypes", "if False", _V2),
     Mutant("if len(value_keys) != 1", "if not value_keys", _GOLDEN),

@@ -13,21 +13,14 @@ from tests.support.data.chariot import Client
 
 HEADER = "inference-header-content-length"
 
-DEEP = "[" * 2000 + "]" * 2000
-
 
 def one_input(**fields: object) -> dict[str, Any]:
     """Return a request with one tensor and replace the given fields."""
     return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2], **fields}]}
 
 
-def request_without(field: str) -> dict[str, Any]:
-    """Return a request with one tensor that lacks `field`."""
-    return {"inputs": [{key: value for key, value in one_input()["inputs"][0].items() if key != field}]}
-
-
-def assert_rejected(response: httpx.Response, message: str, status: int = 400) -> None:
-    assert response.status_code == status, response.text
+def assert_rejected(response: httpx.Response, message: str) -> None:
+    assert response.status_code == 400, response.text
     assert list(response.json()) == ["error"]
     assert message in response.json()["error"]
 
@@ -37,22 +30,10 @@ def assert_still_serving(client: Client) -> None:
     assert response.json()["outputs"][0]["data"] == [2.5, 3.0]
 
 
-BAD_JSON: list[tuple[str, object, str]] = [
-    ("deeply nested data", json.dumps(one_input(data=7)).replace("7", DEEP).encode(), "deep"),
-    ("deeply nested text", json.dumps(one_input(datatype="BYTES", data=7)).replace("7", DEEP).encode(), "deep"),
-    ("NaN", json.dumps(one_input(data=[float("nan"), 1])).encode(), "inputs[0].data[0]"),
-    *[(f"missing {field}", request_without(field), field) for field in ("name", "shape", "datatype", "data")],
-    ("null data", one_input(data=None), "inputs[0].data"),
-    ("overflowing product of sizes", one_input(shape=[2**62, 2**62]), "inputs[0].shape"),
-    ("data and bytes", one_input(parameters={"binary_data_size": 8}), "inputs[0]"),
-    ("data twice", {"inputs": one_input()["inputs"] * 2}, "inputs[1].name"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "message"), [case[1:] for case in BAD_JSON], ids=[case[0] for case in BAD_JSON])
-def test_bad_json_is_rejected(client: Client, body: object, message: str) -> None:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    assert_rejected(client.post("/v2/models/half_plus_two/infer", content=content), message)
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+def test_deeply_nested_data_is_rejected(client: Client, datatype: str) -> None:
+    content = json.dumps(one_input(datatype=datatype, data=7)).replace("7", "[" * 2000 + "]" * 2000)
+    assert_rejected(client.post("/v2/models/half_plus_two/infer", content=content), "deep")
     assert_still_serving(client)
 
 
@@ -85,10 +66,8 @@ def test_header_length_beyond_the_body_is_rejected(client: Client) -> None:
 
 
 def test_binary_data_without_the_header_is_rejected(client: Client) -> None:
-    assert_rejected(
-        client.post("/v2/models/half_plus_two/infer", content=json.dumps(binary()).encode() + BLOCK), "JSON"
-    )
-    assert_rejected(client.post("/v2/models/half_plus_two/infer", json=binary()), "binary_data_size")
+    content = json.dumps(binary()).encode() + BLOCK
+    assert_rejected(client.post("/v2/models/half_plus_two/infer", content=content), "JSON")
 
 
 def test_conflicting_header_lengths_do_not_break_the_server(client: Client) -> None:
