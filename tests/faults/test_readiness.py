@@ -74,7 +74,7 @@ class FaultyServer:
         self.record_sink, self.model = RecordSink(), HealthReporting()
         self.load_error = ""
         registry = Registry(SOURCES)
-        self.engine = Engine(Repository(registry, lambda: SOURCES, self.load), (), Limits(), 2, QueueLimits())
+        self.engine = Engine(Repository(registry, lambda: SOURCES, self.load), Limits(), 2, QueueLimits())
         self.engine.attach(Parts(record_sink=self.record_sink))
 
     def load(self, source: ModelSource) -> Servable:

@@ -69,12 +69,11 @@ class Service:
         repository = Repository(self.registry, discover, load)
         self.engine = Engine(
             repository,
-            (),
             msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
             msgspec.convert(settings, QueueLimits, from_attributes=True),
-            batched_observers=[RequestLog(), Metrics(metrics, self.registry.owner)],
         )
+        self.engine.batched_observers.attach(observers=[RequestLog(), Metrics(metrics, self.registry.owner)])
         enabled = registry().protocols(settings)
         self.grpc: GrpcServer | None = None
         self.access = access = HttpAccess()

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from app.core.engine.cancellation import stopping_error
-from app.core.engine.events import BatchedObservers, InferenceObserver
+from app.core.engine.events import BatchedObservers
 from app.core.engine.executor import Answer, Executor
 from app.core.engine.models.readiness import Readiness
 from app.core.engine.models.repository import Repository
@@ -52,8 +52,6 @@ class Engine(Readiness):
 
     Args:
         repository: the models on disk, and the registry that they are loaded into.
-        observers: receive every inference at once.
-        batched_observers: receive every inference within a fraction of a second, without its inputs and predictions.
         limits: limits on one request.
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
@@ -63,17 +61,16 @@ class Engine(Readiness):
         admission: counts the inferences that run, wait, arrive or stream in this lane.
         extensions: names of extensions of the Open Inference Protocol that plugins add.
         provided: what the plugins of the server give each other.
+        batched_observers: receive every inference.
         draining: whether long requests should finish early, because the server stops.
     """
 
     def __init__(
         self,
         repository: Repository,
-        observers: Sequence[InferenceObserver],
         limits: Limits,
         workers: int,
         queue_limits: QueueLimits = _DEFAULT_QUEUE_LIMITS,
-        batched_observers: Sequence[InferenceObserver] = (),
     ) -> None:
         super().__init__(repository.registry)
         self.repository = repository
@@ -81,7 +78,7 @@ class Engine(Readiness):
         self.extensions: list[str] = []
         self.provided = Provided()
         self.draining = self._aborting = self._closed = False
-        self.batched_observers = BatchedObservers(observers, batched_observers)
+        self.batched_observers = BatchedObservers()
         self._executor = Executor(self.registry, limits, self.batched_observers)
         registry, pool = self.registry, ThreadPool(workers, "inference")
         self.admission = Admission(

@@ -63,17 +63,11 @@ class BatchedObservers:
 
     Requests are delayed only while `flushing` is entered, and only if they succeed. Delayed requests keep no inputs and
     no predictions.
-
-    Args:
-        immediate_observers: receive every request at once.
-        observers: receive every request, without its inputs and predictions.
     """
 
-    def __init__(
-        self, immediate_observers: Sequence[InferenceObserver], observers: Sequence[InferenceObserver]
-    ) -> None:
-        self._immediate_observers = list(immediate_observers)
-        self._observers = list(observers)
+    def __init__(self) -> None:
+        self._immediate_observers: list[InferenceObserver] = []
+        self._observers: list[InferenceObserver] = []
         self._pending: deque[RequestContext] = deque()
         self._is_delayed = False
         self._lock = threading.Lock()
@@ -81,7 +75,7 @@ class BatchedObservers:
     def attach(
         self, immediate_observers: Sequence[InferenceObserver] = (), observers: Sequence[InferenceObserver] = ()
     ) -> None:
-        """Pass requests to further observers too."""
+        """Pass every request to `immediate_observers` at once, and to `observers` without its payload."""
         self._immediate_observers += immediate_observers
         self._observers += observers
 

@@ -109,7 +109,7 @@ class _Run:
         registry = Registry([self.source])
         registry.load(self.source, lambda _: self.servable)
         repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
-        engine = Engine(repository, (), self._limits, workers, QueueLimits(max_waiting=10_000))
+        engine = Engine(repository, self._limits, workers, QueueLimits(max_waiting=10_000))
         with closing(engine):
             measuring = _measure(engine, self.source, self.requests, self.candidate, workers, seconds)
             self.measured.append(asyncio.run(measuring))

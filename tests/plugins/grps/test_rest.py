@@ -103,7 +103,7 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
     sources = [model_source("detector")]
     registry = ObservedRegistry(sources)
     registry.load(sources[0], load_test_model)
-    engine = Engine(Repository(registry, lambda: sources, load_test_model), [], Limits(), workers=1)
+    engine = Engine(Repository(registry, lambda: sources, load_test_model), Limits(), workers=1)
     with TestClient(build_app(engine)) as client:
         registry.observed = True
         assert client.get("/grps/v1/metadata/server").status_code == 200

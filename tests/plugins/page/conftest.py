@@ -9,4 +9,4 @@ from tests.plugins.page.pages import NAMES, model_source, repository_of
 
 @pytest.fixture
 def engine() -> Engine:
-    return Engine(repository_of(*map(model_source, NAMES)), [], Limits(), workers=2)
+    return Engine(repository_of(*map(model_source, NAMES)), Limits(), workers=2)

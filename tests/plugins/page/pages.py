@@ -36,6 +36,6 @@ def app_of(engine: Engine, page: WebPage | None) -> Litestar:
 
 
 def app_of_page(repository: Repository, limits: Limits | None = None, **options: Any) -> Litestar:
-    engine = Engine(repository, [], limits or Limits(), workers=2)
+    engine = Engine(repository, limits or Limits(), workers=2)
     page = WebPage(engine, **options)
     return app_with_parts(engine, page.parts, protocol=options.get("chariot_protocol", "chariot-v2-kserve"))

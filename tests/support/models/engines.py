@@ -41,4 +41,6 @@ def engine_of(
     for source in sources if loaded is None else loaded:
         registry.load(source, load)
     repository = Repository(registry, discover or (lambda: sources), load)
-    return Engine(repository, observers, limits or Limits(), workers, queue_limits or QueueLimits())
+    engine = Engine(repository, limits or Limits(), workers, queue_limits or QueueLimits())
+    engine.batched_observers.attach(observers)
+    return engine
