@@ -1,7 +1,6 @@
 """``charioteer inferences``."""
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +14,10 @@ from rich.table import Table
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.settings.server import SettingsError
 from app.plugins.recording.export.writing import Format, export_inferences, format_of
-from app.plugins.recording.inference import RecordedInference, format_timestamp
+from app.plugins.recording.inference import RecordedInference, format_timestamp, summarize
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.reader import ResultPage, default_reason, open_recordings
 from tasks.inference.error import truncate
-from tasks.task import BEST_ONLY
 
 _NO_FILTER = InferenceQuery()
 _WIDE = 120
@@ -53,7 +51,7 @@ def inferences(
         after: Start of the page: the value that the previous page ended with.
         json: Print a page as JSON instead of a table.
         to: Export to this file: .parquet, .jsonl, or .json for COCO; with --format yolo, to this new folder.
-        format: Format of the export_inferences, if the file name does not show it.
+        format: Format of the export, if the file name does not show it.
         content: What COCO and YOLO have as objects: the records of the answer, or the truth, for training. Without the
             right records as its truth, an inference is left out.
         images: Folder of recorded images (--record-images), for --format yolo.
@@ -120,31 +118,18 @@ def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
             f"{entry.key}={entry.value if isinstance(entry.value, str) else msgspec.json.encode(entry.value).decode()}"
             for entry in inference.metadata
         ]
+        found_text = printable(summarize(inference.records or (), inference.task_type))
         cells = (
             printable(inference.id),
             format_timestamp(inference.started)[:19].replace("T", " "),
             printable(inference.model),
-            printable(_summary(inference)) if inference.error is None else f"[red]{printable(inference.error)}[/red]",
+            found_text if inference.error is None else f"[red]{printable(inference.error)}[/red]",
             printable(truncate(", ".join(texts))),
             printable(inference.protocol),
             f"{inference.duration / 1000:.1f}",
         )
         found.add_row(*cells[: len(headings)])
     return found
-
-
-def _summary(inference: RecordedInference) -> str:
-    """Summarize the records: "3 car, 1 dog" for objects, the best class, or the start of a text."""
-    records = inference.records or ()
-    if inference.task_type in BEST_ONLY and records:
-        # The best class comes first.
-        best = (records[0][name] for name in ("label", "score") if name in records[0])
-        return " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in best)
-    labels = Counter(str(record[name]) for record in records for name in ("label", "entity_group") if name in record)
-    if labels:
-        return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
-    texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
-    return truncate(texts[0]) if texts else counted(len(records), "record") if records else "nothing"
 
 
 def _export(

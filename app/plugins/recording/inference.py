@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,8 @@ import msgspec
 import numpy as np
 
 from metadata.request import MetadataEntry
+from tasks.inference.error import truncate
+from tasks.task import BEST_ONLY
 
 # Checked when an edited export is read: the integers of the tables and of Parquet.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -143,6 +146,21 @@ def image_from_columns(row: Mapping[Any, Any]) -> RecordedImage | None:
     """Return the image in the columns ``image_*`` of a row, or None if it has none."""
     fields = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
     return None if fields["digest"] is None else RecordedImage(**fields)
+
+
+def summarize(records: Sequence[Mapping[str, object]], task_type: str) -> str:
+    """Summarize the records of an answer: "3 car, 1 dog" for objects, the best class, or the start of a text."""
+    if task_type in BEST_ONLY and records:
+        # The best class comes first.
+        best = (records[0][name] for name in ("label", "score") if name in records[0])
+        return " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in best)
+    labels = Counter(str(record[name]) for record in records for name in ("label", "entity_group") if name in record)
+    if labels:
+        return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
+    texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
+    if texts:
+        return truncate(texts[0])
+    return f"{len(records)} record{'' if len(records) == 1 else 's'}" if records else "nothing"
 
 
 Batches = Iterable[Sequence[RecordedInference]]

@@ -24,6 +24,7 @@ from app.plugins.evaluation.agreement import compare_answers
 from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.recording.api import ShadowWatch
+from app.plugins.recording.inference import summarize
 from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
 from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter
@@ -167,7 +168,7 @@ class Shadows:
         compared = msgspec.structs.replace(compared, shadow_ms=result.model_ns / 1e6)
         differing = 0
         for sample, answer in zip(job.samples, result.samples, strict=True):
-            found = self._compare(compared, sample, answer.prediction, source)
+            found = self._compare(compared, sample, answer.prediction, source, servable.description.task_type)
             self._count(job, "agreed" if found.agreed else "differs", 1)
             differing += found.agreed is False
             self._writer.add(sample.id, found)
@@ -175,7 +176,7 @@ class Shadows:
             watcher(differing)
 
     def _compare(
-        self, compared: ShadowAnswer, sample: ShadowedSample, answer: Prediction, champion: ModelSource
+        self, compared: ShadowAnswer, sample: ShadowedSample, answer: Prediction, champion: ModelSource, task_type: str
     ) -> ShadowAnswer:
         before, after = (msgspec.to_builtins(one.records()) for one in (sample.prediction, answer))
         item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
@@ -193,8 +194,8 @@ class Shadows:
                 model=champion.name,
                 champion=champion.version,
                 version=compared.version,
-                before=_summary(before),
-                after=_summary(after),
+                before=summarize(before, task_type),
+                after=summarize(after, task_type),
             )
             self._differing.append(different)
         return msgspec.structs.replace(
@@ -241,13 +242,3 @@ def with_pixels(request: InferenceRequest, samples: Sequence[SampleResult]) -> I
                 decoded = Tensor(name=encoded.name, datatype=Datatype.UINT8, data=pixels, parameters=parameters)
                 inputs[sample.input] = decoded
     return msgspec.structs.replace(request, inputs=tuple(inputs))
-
-
-def _summary(records: Records) -> str:
-    """Return the best class with its score, or the labels of objects with their numbers."""
-    if not records or "score" not in records[0]:
-        return ", ".join(str(record.get("answer")) for record in records) or "nothing"
-    if records[0].keys() <= {"label", "score"}:
-        return f"{records[0]['label']} {records[0]['score']}"
-    counts = Counter(str(record.get("label")) for record in records)
-    return ", ".join(f"{count} {label}" for label, count in counts.most_common())

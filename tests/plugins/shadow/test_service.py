@@ -104,8 +104,8 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path) -> None
         assert _images(client, "differs") == 10
         shown = client.get("/page/shadow.json").json()
         assert len(shown) == 10
-        assert (shown[0]["champion"], shown[0]["before"]) == ("1", "cat 0.9")
-        assert (shown[0]["version"], shown[0]["after"]) == ("2", "dog 0.8")
+        assert (shown[0]["champion"], shown[0]["before"]) == ("1", "cat 0.90")
+        assert (shown[0]["version"], shown[0]["after"]) == ("2", "dog 0.80")
     found = [(one.answer.version, one.inference.version, one.answer.agreed) for one in _compared(store)]
     assert len(found) == 40
     assert {*found} == {("2", "1", True), ("2", "1", False)}
