@@ -27,9 +27,8 @@ Counts = Mapping[str, tuple[int, int, int]]
 
 
 class JudgedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """What both versions find of the image with an id that has a truth."""
+    """What both versions find of an image that has a truth."""
 
-    id: str
     champion: Counts
     shadow: Counts
 
@@ -101,7 +100,7 @@ def judge_image(compared: ComparedInference) -> JudgedImage | None:
     width, height = (image.width, image.height) if image else (0, 0)
     item = Item(id=inference.id, image=Path(inference.id), width=width, height=height)
     champion, shadow = (_counts(records, right, item, task) for records in (before, after))
-    return JudgedImage(id=inference.id, champion=champion, shadow=shadow)
+    return JudgedImage(champion=champion, shadow=shadow)
 
 
 def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Counts:

@@ -89,7 +89,7 @@ def test_more_classes_need_more_evidence_of_a_loss() -> None:
 def _judge(count: int, worse: int) -> ShadowVerdict:
     """Return the verdict on images; the shadow version gets `worse` of them wrong."""
     right, wrong = {"cat": (1, 0, 0)}, {"cat": (0, 0, 1), "dog": (0, 1, 0)}
-    images = [JudgedImage(id=str(n), champion=right, shadow=wrong if n < worse else right) for n in range(count)]
+    images = [JudgedImage(champion=right, shadow=wrong if n < worse else right) for n in range(count)]
     return shadow_verdict(images, 0.01)
 
 
