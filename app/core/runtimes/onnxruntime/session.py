@@ -2,9 +2,11 @@
 
 import importlib
 import os
+import platform
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +36,9 @@ _MAX_READ = 2 * 1024**3
 # location in the framework's source, as "file.cc:1 Function" or "file.cc:1 void namespace::Function(arguments)".
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?")
 _SOURCE_LOCATION = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
+
+_PROCESSOR_WARNING = re.compile(rb"cpuid_info warning|Error in cpuinfo")
+_IMPORT_LOCK = threading.Lock()
 
 _DATATYPES = {f"tensor({datatype.lower()})": datatype for datatype in Datatype if datatype is not Datatype.BF16} | {
     "tensor(float16)": Datatype.FP16,
@@ -238,7 +243,25 @@ def _first_line(error: Exception) -> str:
 def _framework() -> Any:
     # Since 1.31 ONNX Runtime sends telemetry. It reads this variable only during import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    return importlib.import_module("onnxruntime")
+    # It knows all processors of x86, where child processes may start with standard error meanwhile.
+    with _IMPORT_LOCK, nullcontext() if platform.machine() == "x86_64" else without_processor_warnings():
+        return importlib.import_module("onnxruntime")
+
+
+@contextmanager
+def without_processor_warnings() -> Generator[None]:
+    """Drop what ONNX Runtime writes to standard error about unknown ARM processors during import, and keep the rest."""
+    stderr = os.dup(2)
+    with os.fdopen(os.memfd_create("stderr"), "w+b") as held_back:
+        os.dup2(held_back.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            held_back.seek(0)
+            lines = [line for line in held_back if not _PROCESSOR_WARNING.search(line)]
+            os.write(stderr, b"".join(lines))
+            os.close(stderr)
 
 
 def _tensor_spec(file: Path, role: str, argument: Any) -> TensorSpec:

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from app.core.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
 from app.core.runtimes.onnxruntime.loading import load
 from app.core.runtimes.onnxruntime.precision import is_accelerated
-from app.core.runtimes.onnxruntime.session import Session, run_bound
+from app.core.runtimes.onnxruntime.session import Session, run_bound, without_processor_warnings
 from app.core.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.core.runtimes.onnxruntime import graphs
@@ -258,3 +258,11 @@ def test_precisions_are_accelerated_by_processors_with_their_instructions(
 
 def test_unknown_processor_is_not_reported_as_slow(tmp_path: Path) -> None:
     assert is_accelerated("bf16", tmp_path / "missing")
+
+
+def test_only_warnings_about_the_processor_are_dropped_from_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_processor_warnings():
+        for text in ("one", "onnxruntime cpuid_info warning: Unknown CPU vendor. cpuinfo_vendor value: 0", "two"):
+            os.write(2, f"{text}\n".encode())
+    os.write(2, b"three\n")
+    assert capfd.readouterr().err == "one\ntwo\nthree\n"
