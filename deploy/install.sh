@@ -29,7 +29,7 @@ pip() {
     "$python" -m pip --python "$prefix/bin/python" --disable-pip-version-check --no-input "$@"
 }
 if [ "${LOCKED:-yes}" = no ]; then
-    pip install --no-cache-dir --quiet ".$extras"
+    pip install --no-cache-dir --no-compile --quiet ".$extras"
 else
     set -- --requirement deploy/requirements/base.txt
     for extra in $(echo "${EXTRAS:-}" | tr ',' ' '); do
@@ -39,7 +39,7 @@ else
         fi
         set -- "$@" --requirement "deploy/requirements/$extra.txt"
     done
-    pip install --no-cache-dir --quiet --require-hashes --no-deps --only-binary :all: "$@"
+    pip install --no-cache-dir --no-compile --quiet --require-hashes --no-deps --only-binary :all: "$@"
 
     # Locked tools also build Charioteer's own wheel, in a temporary folder.
     build=$(mktemp -d)
@@ -48,18 +48,21 @@ else
     pip --python "$build/tools/bin/python" install --no-cache-dir --quiet --require-hashes --no-deps \
         --only-binary :all: --requirement deploy/requirements/build.txt
     pip --python "$build/tools/bin/python" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$build" .
-    pip install --no-cache-dir --quiet --no-deps --no-index "$build"/charioteer-*.whl
+    pip install --no-cache-dir --no-compile --quiet --no-deps --no-index "$build"/charioteer-*.whl
 fi
 # The builds of ONNX Runtime are packages of different names with the same files: uninstall one before installing another.
 if [ -n "${ONNXRUNTIME:-}" ]; then
     pip uninstall --quiet --yes onnxruntime
-    pip install --no-cache-dir --quiet "$ONNXRUNTIME"
+    pip install --no-cache-dir --no-compile --quiet "$ONNXRUNTIME"
 fi
 
+# Nothing imports these: Litestar makes examples with the first two, and huggingface_hub downloads with the last.
+pip uninstall --quiet --yes faker polyfactory hf-xet
 if [ "${TRANSFORMERS:-yes}" = no ]; then
-    pip uninstall --quiet --yes transformers annotated-doc annotated-types pydantic pydantic-core regex safetensors \
-        shellingham typer typing-inspection
+    pip uninstall --quiet --yes transformers annotated-doc annotated-types filelock httpcore2 httpx2 huggingface-hub \
+        llguidance pydantic pydantic-core regex safetensors shellingham tokenizers truststore typer typing-inspection
 fi
+"$prefix/bin/python" -B deploy/trim.py
 
 mkdir -p "$prefix/share/charioteer"
 "$prefix/bin/charioteer" env-schema > "$prefix/share/charioteer/environment.schema.json"

@@ -4,7 +4,9 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
+from pathlib import PurePosixPath
 
 from app import __version__
 from app.plugins.page.configuration import environment_schema
@@ -61,6 +63,13 @@ def test_health_check_uses_no_proxy_and_skips_empty_variables() -> None:
                 connection.recv(1000)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             assert check.wait(10) == 0
+
+
+def test_build_has_all_files_that_go_into_the_wheel() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = list(map(PurePosixPath, copied_paths(BUILD)))
+    for source in map(PurePosixPath, (*wheel["packages"], *wheel["force-include"])):
+        assert any(source.is_relative_to(path) for path in copied), source
 
 
 def test_dockerignore_allows_exactly_the_copied_paths() -> None:

@@ -18,6 +18,7 @@ from app.plugins.authoring.pack import archive, members
 from tests.deploy.containerfile import PREFIX, command, copied_paths, environment, health_command, only_argument, stages
 from tests.deploy.licences import documented_libraries, documented_licences, libraries, unusual_licences
 from tests.deploy.locks import installed_versions
+from tests.platform.test_journey import MODELS
 from tests.support.archives import unpack
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
@@ -62,8 +63,7 @@ def installed() -> Iterator[Installation]:
             installation,
             shell=True,
             cwd=folder / "source",
-            # Compilation doubles the time, and no test reads bytecode.
-            env={**os.environ, "PYTHON": python, "EXTRAS": "otel", "PIP_COMPILE": "0"},
+            env={**os.environ, "PYTHON": python, "EXTRAS": "otel"},
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,
@@ -110,7 +110,7 @@ def test_installed_files_are_writable_by_owner_only(installed: Installation) -> 
 
 def test_size_is_printed_and_the_schema_is_installed_but_not_pip(installed: Installation) -> None:
     assert installed.output.split()[1:] == ["MB", "installed"]
-    assert 100 < int(installed.output.split()[0]) < 1000
+    assert 300 < int(installed.output.split()[0]) < 600
     assert not list(installed.prefix.glob("lib/python*/site-packages/pip"))
     schema = json.loads((installed.prefix / "share/charioteer/environment.schema.json").read_text())
     assert {"CHARIOTEER_HTTP_PORT", "MODEL_DIR"} <= set(schema["properties"])
@@ -121,8 +121,11 @@ def sbom(installed: Installation) -> dict[str, Any]:
     return json.loads((installed.prefix / "share/charioteer/sbom.cdx.json").read_text())
 
 
-def test_sbom_lists_exactly_the_locked_packages(sbom: dict[str, Any]) -> None:
-    assert {package["name"]: package["version"] for package in sbom["components"]} == installed_versions("base", "otel")
+def test_sbom_lists_the_locked_packages_that_something_imports(sbom: dict[str, Any]) -> None:
+    expected = {**installed_versions("base", "otel")}
+    for never_imported in ("faker", "hf-xet", "polyfactory"):
+        del expected[never_imported]
+    assert {package["name"]: package["version"] for package in sbom["components"]} == expected
 
 
 def test_licences_and_libraries_equal_the_documented_ones(sbom: dict[str, Any]) -> None:
@@ -130,7 +133,9 @@ def test_licences_and_libraries_equal_the_documented_ones(sbom: dict[str, Any]) 
     names = {package["name"] for package in sbom["components"]}
     licences = documented_licences()
     assert unusual_licences(sbom["components"]) == {name: licences[name] for name in licences if name in names}
-    assert libraries(sbom["components"]) == documented_libraries()
+    documented = documented_libraries()
+    documented["onnxruntime"].remove("libonnxruntime")  # for programs in C
+    assert libraries(sbom["components"]) == documented
 
 
 def test_native_libraries_need_only_those_of_a_slim_image(installed: Installation) -> None:
@@ -159,20 +164,21 @@ def test_server_runs_read_only_offline_and_as_any_user(installed: Installation, 
         models=str(models),
         requests=[
             ("/ready", None),
-            ("/v2/models/m-detector/infer", _image("scene.jpg")),
-            ("/v2/models/m-vlm/infer", _image("shape.jpg", prompts=["what shape is it?"])),
             ("/v2/models/m-detector/infer", {"inputs": []}),
+            *((f"/v2/models/m-{model}/infer", _image(image)) for model, (_, image) in MODELS.items()),
         ],
     )
 
     log = "".join(result["log"])
     assert result["sealed"]
     assert result["health"] == 0, log
-    ready_response, detector_response, vlm_response, rejected = result["answers"]
+    ready_response, rejected, *responses = result["answers"]
     assert ready_response[0] == 200, ready_response
-    assert {item["label"] for item in _items(detector_response)} >= {"purple star"}
-    assert _items(vlm_response)[0]["answer"]
     assert rejected[0] == 400
+    items = dict(zip(MODELS, map(_items, responses), strict=True))
+    assert {item["label"] for item in items["detector"]} >= {"purple star"}
+    assert items["vlm"][0]["answer"]
+    assert all(items.values())
     assert result["status"] == 0, log
     assert "Traceback" not in log
     assert "telemetry" not in log
@@ -193,8 +199,8 @@ def _file_states(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in entries}
 
 
-def _image(name: str, **parameters: Any) -> dict[str, Any]:
-    return {"inputs": [image_input(encode_base64((ROOT / "fixtures/images" / name).read_bytes()), **parameters)]}
+def _image(name: str) -> dict[str, Any]:
+    return {"inputs": [image_input(encode_base64((ROOT / "fixtures/images" / name).read_bytes()))]}
 
 
 def _items(response: tuple[int, str]) -> list[dict[str, Any]]:
