@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-processors test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak mutants
+	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -131,6 +131,9 @@ sbom: $(BIN)/python ## [release] write the bill of materials of an image to buil
 	@rm -rf build/image && mkdir -p build
 	@PYTHON=$(BIN)/python sh deploy/install.sh build/image
 	@cp build/image/share/charioteer/sbom.cdx.json build/sbom.cdx.json
+
+image-facts: $(VENV)/.test $(VENV)/.supply ## [release] print size, packages, vulnerabilities, start and memory of an image (minutes)
+	@$(BIN)/python -m tests.benchmarks.image_facts
 
 audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked packages (needs the network)
 	@for file in deploy/requirements/*.txt; do echo "$$file"; \
