@@ -13,11 +13,9 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import IO
+
+import httpx
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _ADDRESS = re.compile(r'"address":"(http://[^"]+)"')
@@ -37,41 +35,25 @@ def main() -> None:
         "--no-new-privs",
     ]
     command, health_check = [*as_user, *job["command"]], [*as_user, *job["health_command"]]
-    with subprocess.Popen(command, cwd="/", env=job["environment"], stderr=subprocess.PIPE, text=True) as server:
+    environment = job["environment"]
+    with subprocess.Popen(command, cwd="/", env=environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        log = _Log(server.stderr)
+        log: list[str] = []
+        # The end of the server ends this loop, and the caller's timeout both.
+        while not (announced := _ADDRESS.search(log[-1] if log else "")):
+            line = server.stderr.readline()
+            assert line, "".join(log)
+            log.append(line)
+        address = announced[1].replace("0.0.0.0", "127.0.0.1")
         try:
-            address = log.address()
-            health = subprocess.run(health_check, cwd="/", env=job["environment"], timeout=_TIMEOUT_SECONDS).returncode
+            health = subprocess.run(health_check, cwd="/", env=environment, timeout=_TIMEOUT_SECONDS).returncode
             responses = [_answer(address, path, body) for path, body in job["requests"]]
         finally:
             server.terminate()
-        status = server.wait(_TIMEOUT_SECONDS)
-    result = {"health": health, "answers": responses, "status": status, "log": log.lines, "sealed": _is_read_only()}
+        log += server.stderr.readlines()
+    status = server.returncode
+    result = {"health": health, "answers": responses, "status": status, "log": log, "sealed": _is_read_only()}
     json.dump(result, sys.stdout)
-
-
-class _Log:
-    """The lines of a server's log, and the address in one of them."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self.lines: list[str] = []
-        self._stream, self._announced = stream, threading.Event()
-        self._address = ""
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def address(self) -> str:
-        self._announced.wait(_TIMEOUT_SECONDS)
-        assert self._address, "".join(self.lines)
-        return self._address.replace("0.0.0.0", "127.0.0.1")
-
-    def _read(self) -> None:
-        for line in self._stream:
-            self.lines.append(line)
-            if match := _ADDRESS.search(line):
-                self._address = match[1]
-                self._announced.set()
-        self._announced.set()
 
 
 def _bring_loopback_up() -> None:
@@ -110,13 +92,9 @@ def _is_read_only() -> bool:
 
 
 def _answer(address: str, path: str, body: object) -> tuple[int, str]:
-    content = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{address}{path}", content, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    method = "GET" if body is None else "POST"
+    response = httpx.request(method, f"{address}{path}", json=body, timeout=_TIMEOUT_SECONDS)
+    return response.status_code, response.text
 
 
 if __name__ == "__main__":
