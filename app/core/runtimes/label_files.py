@@ -16,6 +16,9 @@ LABEL_FILES = ("labels.txt", "classes.txt", "labels.json", "id2label.json", "dat
 """Names of label files that are found beside a model, besides ``*.names`` and those that the configuration
 of another server names."""
 
+BACKGROUNDS = ("background", "__background__")
+"""Names of the class for no object, in lower case."""
+
 _MAX_BYTES = 4 * 1024 * 1024
 _NUMBERED = re.compile(r"(\d+)\s*[:,]?\s+(.+)")
 """A line with the number of the class, as TFLite's tools write it."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.runtimes.label_files import BACKGROUNDS
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.heads import HEADS
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, ZEROS, OwnSize, PartialPreprocessing
@@ -27,7 +28,6 @@ from tasks.task import TaskType
 
 _TOLERANCE = 1e-6
 """By which modelmaite lets scores and boxes exceed 0..1."""
-_BACKGROUNDS = ("background", "__background__")
 
 PREPROCESSING = PartialPreprocessing(
     origin=Origin.MODEL_FILE,
@@ -57,7 +57,7 @@ def _recognise(view: GraphView) -> Match | None:
     background: list[int] = []
     if contract.task.task_type is TaskType.OBJECT_DETECTION:
         labels = view.model_files.labels
-        background = [index for index, name in enumerate(labels[0] if labels else ()) if name.lower() in _BACKGROUNDS]
+        background = [index for index, name in enumerate(labels[0] if labels else ()) if name.lower() in BACKGROUNDS]
         facts += [Fact("background", f"class {index}, left out", Origin.MODEL_FILE) for index in background]
         if "score_threshold" not in settings.parameters:
             default = f"{DetectionParameters().score_threshold:g} by default; MAITE's tools have none"

@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.runtimes.label_files import BACKGROUNDS
 from app.core.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,
@@ -52,7 +53,7 @@ _CHOICES = {
 }
 """The readings that remain if nothing decides, most likely first."""
 
-_BACKGROUNDS = ("background", "__background__", "bg", "none", "n/a", "???", "_", "")
+_BACKGROUNDS = (*BACKGROUNDS, "bg", "none", "n/a", "???", "_", "")
 """Labels, in lower case, that stand for the background."""
 
 _UNIT_RGB = msgspec.structs.replace(STRETCHED, scale=BYTE, mean=ZEROS, std=ONES)
