@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError
-from app.plugins.layouts.text_sizes import TextPage
+from app.plugins.layouts.paddle_ocr import TextPage
 from metadata.model import Fact, Origin
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.oriented_object_detection import OrientedDetections

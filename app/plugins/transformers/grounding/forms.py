@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError, ModelSource
-from app.plugins.transformers.grounding.json_places import read_json_places
-from app.plugins.transformers.grounding.location_tokens import read_florence_locations, read_paligemma_locations
-from app.plugins.transformers.grounding.printed import Place, Places
-from app.plugins.transformers.grounding.tagged_places import read_deepseek_tags, read_qwen_tags
+from app.plugins.transformers.grounding.printed_places import (
+    Place,
+    Places,
+    read_deepseek_tags,
+    read_florence_locations,
+    read_json_places,
+    read_paligemma_locations,
+    read_qwen_tags,
+)
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import Point, SegmentedObject
 from tasks.image_text_to_text import Grounding, LocatedObject, LocatedPoint

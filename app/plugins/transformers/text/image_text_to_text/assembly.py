@@ -38,18 +38,12 @@ _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
 
 
-class VisionConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """The vision encoder's part of config.json."""
-
-    patch_size: Any = None
-
-
 class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
     """config.json. Older exports have the language model's fields at the top level."""
 
     model_type: str = ""
     text_config: TextConfiguration | None = None
-    vision_config: VisionConfiguration | None = None
+    vision_config: dict[str, Any] | None = None
     vision_feature_select_strategy: str | None = None
     image_grid_pinpoints: object = None
 
@@ -57,12 +51,6 @@ class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
     def text(self) -> TextConfiguration:
         """Return the language model's part, nested or at the top level."""
         return self if self.text_config is None else self.text_config
-
-
-class GenerationConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """generation_config.json."""
-
-    eos_token_id: int | tuple[int, ...] | None = None
 
 
 def load(source: ModelSource) -> Servable:
@@ -108,7 +96,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     processor = load_processor(source, config.model_type)
     # Older exports give both in config.json only.
     declared = {
-        "patch_size": config.vision_config and config.vision_config.patch_size,
+        "patch_size": (config.vision_config or {}).get("patch_size"),
         "vision_feature_select_strategy": config.vision_feature_select_strategy,
     }
     for name, value in declared.items():
@@ -175,7 +163,7 @@ def _example(conversation: Conversation) -> dict[str, NDArray[Any]]:
 def _end_tokens(
     folder: Path, config: ModelConfiguration, tokenizer: Tokenizer, eos_token: str | None
 ) -> tuple[frozenset[int], Origin]:
-    generation = read_json(GenerationConfiguration, folder / "generation_config.json")
+    generation = read_json(TextConfiguration, folder / "generation_config.json")
     for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
         if ids is not None:
             return frozenset((ids,) if isinstance(ids, int) else ids), Origin.CONFIG
