@@ -1,13 +1,11 @@
 """Compare answers with the processors and `generate` of transformers."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.settings.model import ModelError, ModelSource
-from app.plugins.transformers.runtimes import TRANSFORMERS
+from app.core.settings.model import ModelSource
 from app.plugins.transformers.torch.architecture import read_model_spec
 from app.plugins.transformers.torch.heads.image_text_to_text import (
     TransformersVisionLanguageModel,
@@ -24,7 +22,6 @@ from tests.plugins.transformers.torch.asking import (
     image_input,
     pil_image,
     scene,
-    with_template,
 )
 from tests.support.data.library_answers import LibraryModel
 from tests.support.data.requests import request
@@ -84,7 +81,7 @@ def test_model_without_template_rejects_conversations(served: Served, name: str)
         answers(served(name), image_input(scene(), scene(), messages=messages))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", KINDS)
 def test_streamed_chunks_equal_answers_to_each_prompt(served: Served, name: str) -> None:
     """Compare batched answers with single answers, and streamed answers with batched answers."""
     images, prompts = [scene(), scene(40, 40, 3)], ["what?", "who is in the red picture?"]
@@ -125,20 +122,3 @@ def test_closed_stream_stops_generation(folder_of: FolderOf, name: str) -> None:
     chunks.close()
     assert [thread.name for thread in threading.enumerate()].count("generate") == 0
     assert 0 < steps < 10
-
-
-@pytest.mark.parametrize(
-    ("prompt", "reason"),
-    [
-        (" ", "empty"), ("a <image> b", "control tokens"), ("stop <eos>", "control tokens"), ("\ud800", "surrogate"),
-        ("x" * 300, "leaves room"),
-    ],
-)  # fmt: skip
-def test_unusable_prompt_is_rejected(served: Served, prompt: str, reason: str) -> None:
-    with rejects(reason, "inputs[0].parameters.prompts[1]"):
-        answers(served("llava"), image_input(scene(), prompts=["fine", prompt]))
-
-
-def test_template_without_image_and_prompt_is_rejected(folder_of: FolderOf, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="does not accept one image and one question"):
-        TRANSFORMERS.load(with_template(folder_of("llava"), tmp_path / "llava", "<image> hello"))
