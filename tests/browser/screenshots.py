@@ -58,6 +58,7 @@ def _open_view(page: Page, view: str) -> None:
         expect(page.get_by_role("group", name="Response")).to_contain_text("outputs")
     elif view == "recorded":
         expect(page.get_by_text("found, newest first")).to_be_visible()
+        page.wait_for_load_state("networkidle")
     else:
         expect(page.get_by_role("rowgroup", name="detector", exact=True)).to_be_visible()
 
@@ -67,13 +68,14 @@ def _take_views(browser: Browser, address: str) -> None:
     for (view, fragment), (size_name, size), scheme in product(_VIEWS.items(), _SIZES.items(), _SCHEMES):
         with open_page(browser, f"{address}/{fragment}", size=size, scheme=scheme) as page:
             _open_view(page, view)
-            _write(page.screenshot(full_page=True), _REVIEW / f"{view}-{size_name}-{scheme}.png")
+            _write(page.screenshot(full_page=view != "recorded"), _REVIEW / f"{view}-{size_name}-{scheme}.png")
 
 
 def main() -> None:
     """Write the images of `docs`, and four views in three sizes and two schemes to `build/screenshots`."""
-    drawn = ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--draw", str(_DOCS / "detections.jpg"))
-    subprocess.run([sys.executable, "-m", "app", "predict", str(_SCENE), *drawn], cwd=ROOT, check=True)
+    drawn = ("--model", str(ROOT / "fixtures" / "models" / "face-detector"), "--draw", str(_DOCS / "detections.jpg"))
+    portrait = _SCENE.with_name("portrait.jpg")
+    subprocess.run([sys.executable, "-m", "app", "predict", str(portrait), *drawn], cwd=ROOT, check=True)
     with (
         run_server("--demo") as server,
         chromium() as browser,

@@ -34,7 +34,7 @@ export function open(main, tools) {
   const panel = (name, ...parts) => make("section.panel", { "aria-label": name }, make("h2", name), ...parts);
   const commandPanel = panel("curl", command.element, folderHint);
   const responsePanel = panel("Response", make("div.row", send, status, stop), response.element);
-  const programPanel = panel("Python", note, program.element);
+  const programPanel = panel("Python", program.element, note);
   const body = make("div.request-panels", { hidden: "" }, programPanel, commandPanel, responsePanel);
   const added = make("div");
   main.append(
