@@ -11,7 +11,7 @@ UV := $(PIP) 'uv>=0.9' && $(BIN)/python -m tests.installed.uv
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve quick test test-processors test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
+.PHONY: help serve quick test test-processors test-arm test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak mutants
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -30,6 +30,10 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 
 test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated processor without AVX-512 (20 minutes)
 	@$(BIN)/python -m tests.support.processors
+
+# This needs root and Debian.
+test-arm: $(VENV)/.test $(VENV)/.supply ## [test] run a server, conform and tests on an emulated ARM processor (up to 45 minutes)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.support.arm
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
 # The tests start processes and wait for them: four workers keep two cores busy.

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,31 +38,39 @@ PATHS = tuple(
 """Those that take longest come first."""
 
 
-def run(emulator: str, path: str) -> tuple[int, str]:
-    """Return the exit status of the tests at `path`, and their output."""
-    command = [emulator, "-cpu", "max", sys.executable, *_PYTEST, "-m", "not rare", path]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run(command: Sequence[str], path: str, *options: str) -> tuple[int, str, float]:
+    """Return the exit status of the tests at `path`, their output and minutes; `command` starts an emulated Python."""
+    start = time.monotonic()
+    arguments = [*command, *_PYTEST, "-m", "not rare", *options, path]
+    completed = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     for _ in range(_RUNS - 1):
         if completed.returncode >= 0:
             break
-        completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return completed.returncode, completed.stdout + completed.stderr
+        completed = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    return completed.returncode, completed.stdout + completed.stderr, (time.monotonic() - start) / 60
 
 
-def main(emulator: str = EMULATOR, paths: Sequence[str] = PATHS) -> int:
+def run_all(command: Sequence[str], paths: Sequence[str], *options: str) -> int:
     """Run the tests on all cores, print the output of those that fail, and return 1 if there are any."""
-    if shutil.which(emulator) is None:
-        sys.stderr.write(f"{emulator} is missing: apt-get install qemu-user-static\n")
-        return 1
     failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outcomes = pool.map(lambda path: run(emulator, path), paths)
-        for path, (status, output) in zip(paths, outcomes, strict=True):
+        outcomes = pool.map(lambda path: run(command, path, *options), paths)
+        for path, (status, output, minutes) in zip(paths, outcomes, strict=True):
             if status:
                 failed = 1
                 sys.stdout.write(output)
-            sys.stdout.write(f"{path}: {f'failed with {status}' if status else 'passed'}\n")
+            result = f"failed with {status}" if status else (output.splitlines() or ["passed"])[-1]
+            sys.stdout.write(f"{path}: {result}, {minutes:.1f} minutes\n")
+            sys.stdout.flush()
     return failed
+
+
+def main(emulator: str = EMULATOR, paths: Sequence[str] = PATHS) -> int:
+    """Run the tests on the emulated processor, and return 1 if one fails or the emulator is missing."""
+    if shutil.which(emulator) is None:
+        sys.stderr.write(f"{emulator} is missing: apt-get install qemu-user-static\n")
+        return 1
+    return run_all([emulator, "-cpu", "max", sys.executable], paths)
 
 
 if __name__ == "__main__":

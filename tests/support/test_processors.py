@@ -1,10 +1,11 @@
 """The tests on an emulated processor, with other programs in place of the emulator."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests.support import processors
+from tests.support import arm, processors
 
 PROGRAM = """#!/bin/sh
 [ "$1 $2" = "-cpu max" ] || exit 9
@@ -22,7 +23,7 @@ def emulator(folder: Path, *, crashes: int = 0, status: int = 0) -> str:
 
 
 def test_tests_exist() -> None:
-    for path, _, name in (path.partition("::") for path in processors.PATHS):
+    for path, _, name in (path.partition("::") for path in (*processors.PATHS, *arm.PATHS)):
         assert (processors.ROOT / path).exists()
         assert not name or f"def {name}(" in (processors.ROOT / path).read_text()
 
@@ -39,3 +40,17 @@ def test_crash_of_the_emulator_is_repeated_and_a_failure_is_not(
     found = processors.main(emulator(tmp_path, crashes=crashes, status=status), ["a"])
     assert found == (1 if status or crashes == 3 else 0)
     assert (tmp_path / "log").read_text().count("run") == runs
+
+
+def test_missing_program_fails_on_arm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert arm.main() == 1
+    assert "apt-get install debootstrap qemu-user-static util-linux" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("actual", "same"), [([{"x": 1.00009}], True), ([{"x": 1.0003}], False), ([{"x": 1.0, "y": 2}], False), ([], False)]
+)
+def test_numbers_of_arm_are_compared(actual: object, same: bool) -> None:
+    with nullcontext() if same else pytest.raises(AssertionError):
+        arm.compare(actual, [{"x": 1.0}], "$")

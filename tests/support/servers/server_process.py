@@ -11,8 +11,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 
-_TIMEOUT_SECONDS = 180
-"""Seconds until a silent process is taken to hang, even on a busy machine."""
+_TIMEOUT_SECONDS = 180.0
+"""By default: seconds until a silent process is taken to hang, even on a busy machine."""
 
 
 def _announced(name: str, scheme: str = "") -> Any:
@@ -46,6 +46,7 @@ class ServerProcess:
         environment: dict[str, str] | None = None,
         cwd: Path = ROOT,
         program: Sequence[str] = (sys.executable, "-m", "charioteer"),
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> None:
         command = [*program, "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments and "UVICORN_PORT" not in (environment or {}):
@@ -57,6 +58,7 @@ class ServerProcess:
             command, cwd=cwd, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
         )
         self.log: list[str] = []
+        self._timeout = timeout
         self._addresses: dict[re.Pattern[str], str] = {}
         self._ended = False
         self._changed = threading.Condition()
@@ -68,8 +70,8 @@ class ServerProcess:
         return self.wait()
 
     def wait(self) -> int:
-        status = self.process.wait(_TIMEOUT_SECONDS)
-        self._reader.join(_TIMEOUT_SECONDS)
+        status = self.process.wait(self._timeout)
+        self._reader.join(self._timeout)
         return status
 
     def _wait_for_address(self, pattern: re.Pattern[str]) -> str:
@@ -78,7 +80,7 @@ class ServerProcess:
             return self._addresses[pattern]
         with self._changed:
             while (match := pattern.search("".join(self.log))) is None and not self._ended:
-                assert self._changed.wait(_TIMEOUT_SECONDS), "".join(self.log)
+                assert self._changed.wait(self._timeout), "".join(self.log)
         assert match, "".join(self.log)
         return self._addresses.setdefault(pattern, match[1])
 
