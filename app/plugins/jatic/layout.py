@@ -18,7 +18,7 @@ from app.core.runtimes.label_files import BACKGROUNDS
 from app.core.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.core.runtimes.onnxruntime.heads import HEADS
 from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, ZEROS, OwnSize, PartialPreprocessing
-from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_of_rows
 from app.core.runtimes.onnxruntime.layouts.layout import Bound, GraphOutput, GraphView, Layout, Match
 from app.plugins.jatic.contract import LAYOUT, NAME, VERSION, Contract, describe
 from metadata.model import Fact, Origin
@@ -134,17 +134,10 @@ def _scores(answer: RawOutputs) -> NDArray[np.float32]:
 
 def _find(answer: RawOutputs, item: DetectionInput, *, background: Sequence[int]) -> Candidates:
     boxes, scores = answer.outputs
-    class_ids = scores.argmax(axis=1)
-    best = scores.max(axis=1, initial=0)
-    best[np.isin(class_ids, background)] = 0
-    chosen = best_indices(best, item.floor, len(best))
+    is_background = np.isin(scores.argmax(axis=1), background)
     sides = np.array([answer.width, answer.height] * 2, np.float32)
-    return Candidates(
-        boxes=boxes[chosen] * sides,
-        scores=best[chosen].clip(0, 1),
-        class_ids=class_ids[chosen],
-        extras=boxes[chosen, :0],
-    ).finite()
+    found = best_of_rows(boxes * sides, np.where(is_background[:, np.newaxis], 0, scores), item.floor, len(boxes))
+    return msgspec.structs.replace(found, scores=found.scores.clip(0, 1))
 
 
 LAYOUTS = (

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
-from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices, best_of_rows
 from app.core.runtimes.onnxruntime.layouts.layout import RawSegments, sigmoid, softmax
 from app.core.runtimes.onnxruntime.mask_grid import MaskGrid
 from app.plugins.layouts.detection_conventions import Convention, pair_scores
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionInput
 from tasks.vision.contours import Contour
-from tasks.vision.filtering import MAX_BOXES, clip_boxes, suppress_boxes, xywh_to_xyxy
+from tasks.vision.filtering import clip_boxes, xywh_to_xyxy
 
 _BOX = 4
 
@@ -87,26 +87,10 @@ def find_candidates(answer: RawOutputs, item: DetectionInput, *, reading: Readin
     if reading.convention.scores != "probabilities":
         scores = softmax(scores, axis=1) if reading.convention.scores == "softmax" else sigmoid(scores)
     numbers = np.array([number for number in range(scores.shape[1]) if number != reading.background], np.intp)
-    scores = scores[:, numbers]
-    best = scores.max(axis=1)
-    chosen = best_indices(best, item.floor, MAX_BOXES)
-    class_ids: NDArray[np.intp] = scores[chosen].argmax(axis=1)
-    candidates = Candidates(
-        boxes=_to_xyxy(boxes[chosen], reading.convention, answer),
-        scores=best[chosen].astype(np.float32, copy=False),
-        class_ids=class_ids if reading.skipped is not None else numbers[class_ids],
-        extras=boxes[chosen, :0].astype(np.float32),
-    ).finite()
-    parameters = item.parameters
-    return candidates.select(
-        suppress_boxes(
-            candidates.boxes,
-            candidates.scores,
-            candidates.class_ids,
-            parameters.iou_threshold,
-            agnostic=parameters.agnostic,
-        )
-    )
+    found = best_of_rows(_to_xyxy(boxes, reading.convention, answer), scores[:, numbers], item.floor)
+    if reading.skipped is None:
+        found = msgspec.structs.replace(found, class_ids=numbers[found.class_ids])
+    return found.suppress(item.parameters)
 
 
 def _to_xyxy(boxes: NDArray[Any], convention: Convention, answer: RawOutputs) -> NDArray[np.float32]:

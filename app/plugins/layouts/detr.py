@@ -30,7 +30,7 @@ from app.core.runtimes.onnxruntime.images.preprocessing import (
     STRETCHED,
     pillow_filter,
 )
-from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
+from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices, best_of_rows
 from app.core.runtimes.onnxruntime.layouts.layout import (
     GraphOutput,
     GraphView,
@@ -201,13 +201,9 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
 
 def _decode_best_class(answer: RawOutputs, item: DetectionInput) -> Candidates:
     boxes, logits = answer.outputs
-    probabilities = softmax(logits, axis=1)[:, :-1]
-    best: NDArray[np.float32] = probabilities.max(axis=1)
-    chosen = best_indices(best, item.floor, len(best))
-    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
-    return Candidates(
-        boxes=corners, scores=best[chosen], class_ids=probabilities[chosen].argmax(axis=1), extras=corners[:, :0]
-    ).finite()
+    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)
+    # The last slot means no object.
+    return best_of_rows(corners, softmax(logits, axis=1)[:, :-1], item.floor, len(boxes))
 
 
 def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> RawSegments:

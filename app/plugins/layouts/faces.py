@@ -32,7 +32,7 @@ from metadata.model import Origin
 from tasks.inference.error import model_failed
 from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
-from tasks.vision.filtering import ious, suppress_boxes, xywh_to_xyxy
+from tasks.vision.filtering import ious, xywh_to_xyxy
 
 _YUNET, _SCRFD = "yunet", "scrfd"
 _YUNET_STRIDES = (8, 16, 32)
@@ -150,11 +150,9 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
 def _suppressed(parts: list[_Part], item: DetectionInput) -> Candidates:
     boxes, scores, points = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
     chosen = best_indices(scores, item.floor, _MAX_CANDIDATES)
-    candidates = Candidates(
-        boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=points[chosen]
-    ).finite()
-    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, item.parameters.iou_threshold)
-    return candidates.select(kept)
+    numbers = np.zeros(len(chosen), np.intp)
+    found = Candidates(boxes=boxes[chosen], scores=scores[chosen], class_ids=numbers, extras=points[chosen])
+    return found.finite().suppress(item.parameters)
 
 
 _MEDIAPIPE = "mediapipe"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
 from tasks.inference.error import model_failed
-from tasks.object_detection import DetectionInput
+from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.vision.filtering import (
     MAX_BOXES,
     MAX_ORIENTED_BOXES,
@@ -57,6 +57,11 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         valid &= every(np.isfinite(self.extras), axis=1)
         return self if every(valid) else self.select(valid.nonzero()[0])
 
+    def suppress(self, parameters: DetectionParameters) -> "Candidates":
+        """Return the candidates, upright boxes, without those that overlap a better one."""
+        boxes, scores, class_ids, agnostic = self.boxes, self.scores, self.class_ids, parameters.agnostic
+        return self.select(suppress_boxes(boxes, scores, class_ids, parameters.iou_threshold, agnostic=agnostic))
+
 
 FindObjects = Callable[[RawOutputs, DetectionInput], Candidates]
 """Returns the objects of one image after suppression."""
@@ -73,6 +78,18 @@ def best_indices(scores: NDArray[Any], floor: float, max_count: int) -> NDArray[
     if len(chosen) > max_count:
         chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
     return chosen
+
+
+def best_of_rows(boxes: NDArray[Any], scores: NDArray[Any], floor: float, max_count: int = MAX_BOXES) -> Candidates:
+    """Return the best boxes (N, 4) in pixels of the input, each with the class of its best score (N, classes)."""
+    best = scores.max(axis=1, initial=0)
+    chosen = best_indices(best, floor, max_count)
+    return Candidates(
+        boxes=boxes[chosen].astype(np.float32, copy=False),
+        scores=best[chosen].astype(np.float32, copy=False),
+        class_ids=scores[chosen].argmax(axis=1),
+        extras=np.zeros((len(chosen), 0), np.float32),
+    ).finite()
 
 
 def read_suppressed(answer: RawOutputs, item: DetectionInput, *, oriented: bool) -> Candidates:
