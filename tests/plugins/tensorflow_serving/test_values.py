@@ -1,7 +1,6 @@
 """Test nested values as tensors: fast reading and the error check agree, and so do rows and columns; and as JSON."""
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from app.core.engine.models.servable import Servable
 from app.plugins.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.plugins.tensorflow_serving.signatures import Method, Signature, find_signature
-from app.plugins.tensorflow_serving.values import json_value, read_object, read_tensor
+from app.plugins.tensorflow_serving.values import read_object, read_tensor
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.response import InferenceOutput, InferenceResponse
@@ -59,34 +58,6 @@ def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: obje
     assert failure.path.startswith("x")
 
 
-@pytest.mark.parametrize(
-    ("datatype", "value", "message"),
-    [
-        (Datatype.FP32, [1.0, "y"], "x[1]: Expected FP32 numbers, got 'y'"),
-        (Datatype.FP32, [False], "x[0]: Expected FP32 numbers, got False"),
-        (Datatype.FP32, [1.0, None], "x[1]: Expected FP32 numbers, got None"),
-        (Datatype.FP32, [{"a": 1}], "x[0]: Expected FP32 numbers, got {'a': 1}"),
-        (Datatype.FP32, [1.0, [2.0]], "x[1]: Expected FP32 numbers, got [2.0]"),
-        (Datatype.FP32, [[1.0], 2.0], "x[0]: Expected FP32 numbers, got [1.0]"),
-        (Datatype.FP32, [[[1.0, 2.0]], [[1.0], [2.0]]], "x[1]: Expected rows of one length, 1, got one of 2"),
-        (Datatype.INT32, [[True]], "x[0][0]: Expected INT32 numbers, got True"),
-        (Datatype.BOOL, [[1]], "x[0][0]: Expected BOOL numbers, got 1"),
-        (Datatype.INT8, [2**31], "x[0]: Expected INT8 numbers, got 2147483648"),
-        (Datatype.INT64, [2**63], "x[0]: Expected INT64 numbers, got 9223372036854775808"),
-        (Datatype.UINT32, [-1], "x[0]: Expected UINT32 numbers, got -1"),
-        (Datatype.UINT64, [-1], "x[0]: Expected UINT64 numbers, got -1"),
-        (Datatype.FP32, [10**400], "x: Expected FP32 numbers, got one out of range"),
-        (Datatype.BF16, [1.0], "x: BF16 has no form in JSON; use gRPC"),
-        (Datatype.UINT16, [1], "x: UINT16 has no form in JSON; use gRPC"),
-        (Datatype.BYTES, {"b64": "***"}, "x: Expected base64, got '***'"),
-    ],
-)
-def test_invalid_value_error_names_its_place(datatype: Datatype, value: object, message: str) -> None:
-    kind = ErrorKind.UNSUPPORTED if "no form" in message else ErrorKind.INVALID_REQUEST
-    with rejects(re.escape(message) + "$", kind=kind):
-        read_tensor("x", datatype, value)
-
-
 @given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
 def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
     nested = data.tolist()
@@ -118,27 +89,13 @@ def test_more_than_32_dimensions_are_rejected() -> None:
             read_tensors(body, signature(x=Datatype.FP32))
 
 
-@pytest.mark.parametrize("trailing", [b"", b"X", b"}", b"\n{}", b" \xff"])
-def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
-    assert read_object(b'{"a": 1}' + trailing) == {"a": 1}
+def test_bytes_after_the_first_value_are_ignored() -> None:
+    assert read_object(b'{"a": 1} \xff') == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b'{"a": nul}', "The body is not valid JSON: Expecting value: line 1 column 7 (char 6)"),
-        (b'{"a": "\xff"}', "The body is not valid JSON: 'utf-8' codec can't encode"),
-        (b'{"a": "\\ud800"}', "The body is not valid JSON: 'utf-8' codec can't encode"),
-        (b'{"a\\ud800": 1}', "The body is not valid JSON: 'utf-8' codec can't encode"),
-        (b'{"a": 1e999}', "The body is not valid JSON: Number too big to be stored in double."),
-        (b'{"a": ' + b"[" * 100_000, "The body is not valid JSON: maximum recursion depth exceeded"),
-        (b"[1, 2]", "Expected a JSON object, got [1, 2]"),
-        (b"null", "Expected a JSON object, got None"),
-    ],
-)
-def test_invalid_body_is_rejected_with_the_reason(body: bytes, message: str) -> None:
-    with rejects("^" + re.escape(message)):
-        read_object(body)
+def test_body_nested_deeper_than_python_recurses_is_rejected() -> None:
+    with rejects("^The body is not valid JSON: maximum recursion depth exceeded"):
+        read_object(b'{"a": ' + b"[" * 100_000)
 
 
 def test_body_nested_deeper_than_the_limit_is_rejected() -> None:
@@ -162,20 +119,7 @@ def tensor(data: Any, datatype: Datatype = Datatype.FP32, name: str = "y") -> Te
     return Tensor(name=name, datatype=datatype, data=np.array(data, datatype.dtype))
 
 
-EMPTY, UNEVEN = tensor(np.zeros((0, 3))), [tensor([1, 2]), tensor([1, 2, 3], name="z")]
-
-
-@pytest.mark.parametrize(
-    ("tensors", "form", "body"),
-    [
-        ([EMPTY], TensorFormat.ROW, {"predictions": []}),
-        ([EMPTY, tensor(np.zeros((0, 3)), name="z")], TensorFormat.ROW, {"predictions": []}),
-        ([EMPTY], TensorFormat.COLUMN, {"outputs": []}),
-        (UNEVEN, TensorFormat.COLUMN, {"outputs": {"y": [1.0, 2.0], "z": [1.0, 2.0, 3.0]}}),
-    ],
-)
-def test_tensors_become_rows_or_columns(tensors: list[Tensor], form: TensorFormat, body: object) -> None:
-    assert json.loads(encode(response(*tensors), form)) == body
+UNEVEN = [tensor([1, 2]), tensor([1, 2, 3], name="z")]
 
 
 @pytest.mark.parametrize(
@@ -186,10 +130,6 @@ def test_outputs_without_a_common_first_dimension_have_no_rows(tensors: list[Ten
         encode(response(*tensors), TensorFormat.ROW)
 
 
-def test_only_output_names_ending_in_bytes_are_written_as_base64() -> None:
-    data = np.empty(2, object)
-    data[:] = [b"\xff\x00", 'é"\n'.encode()]
-    assert json_value(tensor(data, Datatype.BYTES, name="image_bytes")) == [{"b64": "/wA="}, {"b64": "w6kiCg=="}]
-    with pytest.raises(InferenceError, match="bytes that are not text"):
-        json_value(tensor(data, Datatype.BYTES, name="bytes_of_image"))
-    assert json_value(tensor(data[1:], Datatype.BYTES, name="text")) == ['é"\n']
+def test_outputs_without_rows_are_no_predictions() -> None:
+    empty = [tensor(np.zeros((0, 3)), name=name) for name in ("y", "z")]
+    assert json.loads(encode(response(*empty), TensorFormat.ROW)) == {"predictions": []}
