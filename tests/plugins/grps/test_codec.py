@@ -1,6 +1,5 @@
 """Test how GRPS reads maps and model names, and how errors name fields."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,11 @@ import pytest
 
 from app.core.engine.models.registry import Registry
 from app.core.settings.model import ModelSettings, ModelSource
-from app.plugins.grps.codec import GrpsCodec, resolve_model
+from app.plugins.grps.codec import resolve_model
 from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.plugins.grps.messages import GrpsMessage
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tests.support.rejection import rejects
-from tests.support.servers.grpc_server import build_engine
 
 
 def gmap_with(**fields: Any) -> Any:
@@ -50,39 +46,6 @@ def test_map_images_are_sorted_and_get_parameters_and_metadata() -> None:
     assert parsed.parameter_paths["prompts"] == "gmap.s_s[question]"
 
 
-IMAGES = {"s_b": {"a": b"x", "b": b"y"}}
-TEXTS = ("labels",)
-"""The parameters of a model of texts."""
-
-
-@pytest.mark.parametrize(
-    ("fields", "parameter_names", "path"),
-    [
-        ({"s_s": {"labels": "x", "metadata": "m", "parameters": "{}"}}, TEXTS, "gmap.s_s"),
-        ({"s_s": {"a": "x"}, "s_b": {"a": b"x"}}, TEXTS, "gmap.s_s[a]"),
-        ({"s_s": {"a": "x", "b.metadata": "x"}}, TEXTS, "gmap.s_s[b.metadata]"),
-        ({"s_s": {"a": "x", "labels.metadata": "x", "labels": "y"}}, TEXTS, "gmap.s_s[labels.metadata]"),
-        ({"s_s": {"a": "x", "a.parameters": "x"}}, TEXTS, "gmap.s_s[a.parameters]"),
-        ({"s_b": {"a.metadata": b"x"}}, TEXTS, "gmap.s_b[a.metadata]"),
-        ({}, None, "gmap.s_b"),
-        ({"s_b": {"metadata": b"x"}}, None, "gmap.s_b[metadata]"),
-        ({"s_b": {"a.metadata": b"x"}}, None, "gmap.s_b[a.metadata]"),
-        ({**IMAGES, "s_s": {"c.metadata": "x"}}, None, "gmap.s_s[c.metadata]"),
-        ({**IMAGES, "s_s": {"prompt": "a"}, "s_i32": {"prompts": 1}}, None, "gmap.s_i32[prompts]"),
-        ({**IMAGES, "s_s": {"parameters": "[]"}}, None, "gmap.s_s[parameters]"),
-        ({**IMAGES, "s_s": {"parameters": "{"}}, None, "gmap.s_s[parameters]"),
-        ({**IMAGES, "s_s": {"b.parameters": '{"a": NaN}'}}, None, "gmap.s_s[b.parameters].a"),
-        ({**IMAGES, "s_s": {"parameters": '{"metadata": "x"}'}}, None, "gmap.s_s[parameters].metadata"),
-        ({**IMAGES, "s_s": {"metadata": "x", "a.metadata": "y", "b.metadata": "z"}}, None, "gmap.s_s[metadata]"),
-        ({**IMAGES, "s_f": {"top_k": 1}, "s_d": {"top_k": 1}}, None, "gmap.s_d[top_k]"),
-        ({**IMAGES, "s_s": {"labels": "x"}, "s_i32": {"labels": 1}}, None, "gmap.s_i32[labels]"),
-    ],
-)
-def test_invalid_map_is_rejected(fields: dict[str, Any], parameter_names: Sequence[str] | None, path: str) -> None:
-    with rejects(path=path):
-        read_map(GrpsMessage(gmap=fields).gmap, parameter_names)
-
-
 MODELS = (("detector", "1"), ("detector", "2.0-rc1"), ("oriented-detector", "1"), ("oriented", "detector"))
 
 
@@ -114,39 +77,6 @@ def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None
         resolve_model(registry(*MODELS), model)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.MODEL_NOT_FOUND, "model")
     assert len(str(caught.value)) < 300
-
-
-def decode_message(model: str, **fields: Any) -> tuple[GrpsCodec, InferenceRequest]:
-    engine = build_engine(("detector", "echo-bytes"))
-    call = GrpsCodec(engine.registry, lambda: (GrpsMessage(**fields), False), model)
-    return call, call.decode()
-
-
-@pytest.mark.parametrize(
-    ("internal_path", "message_path"),
-    [
-        ("inputs", "gtensors.tensors"),
-        ("inputs[1].name", "gtensors.tensors[1].name"),
-        ("inputs[1].datatype", "gtensors.tensors[1].dtype"),
-        ("inputs[0].data", "gtensors.tensors[0].flat_int8"),
-        ("inputs[1].data[3]", "gtensors.tensors[1].flat_string[3]"),
-        ("inputs[0].parameters.top_k", "top_k"),
-    ],
-)
-def test_error_paths_use_message_field_names(internal_path: str, message_path: str) -> None:
-    tensors: Sequence[Any] = [
-        {"dtype": 2, "shape": [1], "flat_int8": [1]},
-        {"dtype": 9, "shape": [1], "flat_string": ["x"]},
-    ]
-    call, _ = decode_message("detector", gtensors={"tensors": tensors})
-    error = call.map_error_path(InferenceError(ErrorKind.TOO_LARGE, "why", internal_path))
-    assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "why", message_path)
-
-
-def test_text_gets_the_shape_that_a_text_model_declares() -> None:
-    _, request = decode_message("echo-bytes", str_data="x")
-    (tensor,) = request.inputs
-    assert (tensor.name, tensor.shape) == ("x", (1, 1))
 
 
 def test_parameters_text_over_the_length_limit_is_rejected() -> None:

@@ -77,17 +77,13 @@ def tensor(**fields: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (b"[1]", ""),
         (b'{"str_data": "\xff"}', ""),
-        (b'{"gmap": {"s_d": {"a": NaN}}}', "gmap.s_d.a"),
-        (b'{"ndarray": [1e999]}', "[...][0]"),
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", ""),
         ({"foo": 1}, "foo"),
         ({"gmap": 3}, "gmap: "),
         ({"gmap": {"s_s": {"a": "b", "c": 3}}}, "s_s: "),
         ({"gmap": {"sI32": {"a": 1.5}}}, "gmap.sI32[a]: "),
         ({"gtensors": {"tensors": [3]}}, "tensors: "),
-        ({"str_data": "a", "streaming": "true"}, "streaming: Expected true or false, got 'true'"),
         (tensor(dtype=[1]), "tensors.dtype: "),
         (tensor(flat_int32=[*range(1000), "x", 1]), "flat_int32: "),
         ({"model": 7}, "model"),
@@ -106,8 +102,6 @@ def tensor(**fields: object) -> dict[str, Any]:
         (tensor(flat_string=[1]), "flat_string"),
         ({"gmap": {"s_i32": {"a": 2**31}}}, "s_i32"),
         ({"str_data": "a", "strData": "b"}, "data_oneof"),
-        ({"ndarray": [1], "gtensors": {}}, "ndarray"),
-        ({"binData": "YQ=="}, "bin_data"),
     ],
 )
 def test_invalid_message_error_names_its_field(body: object, field: str) -> None:
@@ -133,24 +127,6 @@ def test_null_fields_are_absent() -> None:
     assert (message.WhichOneof("data_oneof"), message.model) == ("gmap", "")
     message, _ = read_json_message(b'{"gtensors": {"tensors": null}}')
     assert len(message.gtensors.tensors) == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "path"),
-    [
-        ("1", "ndarray"),
-        ({}, "ndarray"),
-        ([1, None], "ndarray[1]"),
-        ([[1], 2], "ndarray"),
-        ([[1, 2], [3]], "ndarray[1]"),
-        ([[[1], [2]], [[3], [4, 5]]], "ndarray[1][1]"),
-        ([[1, 2], [3, "x"]], "ndarray[1][1]"),
-        ([1, 4e38], "ndarray"),
-        ([10**400], "ndarray"),
-    ],
-)
-def test_invalid_array_error_names_the_element(value: object, path: str) -> None:
-    assert error_for({"ndarray": value}).path == path
 
 
 def test_status_names_the_tensors_that_an_ndarray_leaves_out() -> None:
