@@ -89,8 +89,6 @@ def test_demo_starts_with_three_lines_on_one_port() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ("nowhere.onnx", "neither a model file nor a folder"),
-        ("--host 0.0.0.0", "--insecure"),
         ("--port 8123 --grpc-port 8123", "HTTP and gRPC need different ports"),
         ("--port {used}", r"127.0.0.1:{used}: Address already in use\. .* with --port, or 0"),
         ("--tensorflow-grpc-port {used}", r"127.0.0.1:{used}: .* with --tensorflow-grpc-port, or 0"),
