@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.plugins.authoring.drawing.palette import colour_of
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
-from tests.browser.try_view import expect_drawn
+from tests.browser.try_view import expect_drawn, expect_findings
 from tests.core.runtimes.onnxruntime import graphs
 from tests.support.servers.server_process import run_server
 
@@ -53,11 +53,16 @@ def expect_less_ink(page: Page, before: int) -> int:
     return page.evaluate(INK)
 
 
-def test_boxes_names_scores_and_masks_can_be_switched_off(browser: Browser, server: str) -> None:
+def test_labels_boxes_names_scores_and_masks_can_be_switched_off(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg") as page:
-        expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(5)
+        expect_findings(page, 5)
+        circles = page.get_by_role("button", name="circle (2)")
+        circles.click()
+        expect_findings(page, 3)
+        expect(circles).to_have_attribute("aria-pressed", "false")
+        circles.click()
+        expect_findings(page, 5)
         drawn = page.get_by_role("group", name="Drawn")
-        expect_drawn(page)
         left = page.evaluate(INK)
         for name in ("Scores", "Names", "Outlines"):
             drawn.get_by_role("checkbox", name=name).uncheck()

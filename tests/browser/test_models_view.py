@@ -118,21 +118,3 @@ def test_model_name_is_escaped_and_wraps_and_a_change_by_another_client_is_shown
         finally:
             httpx.post(f"{path}/load", timeout=60).raise_for_status()
         expect(badge).to_have_text("ready")
-
-
-def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str) -> None:
-    """Send a simple request, and one with a header of its own, from another origin; neither must have an effect."""
-    attempt = """async ([url, headers, mode]) => {
-        try { await fetch(url, { method: "POST", headers, mode }); return "sent"; } catch { return "blocked"; }
-    }"""
-    url = f"{server}/v2/repository/models/detector/unload"
-    context = browser.new_context()
-    try:
-        page = context.new_page()
-        # The same server under its other name: an address without the page, whose policy would block the requests.
-        page.goto(f"{server.replace('127.0.0.1', 'localhost')}/health")
-        assert page.evaluate(attempt, [url, {}, "no-cors"]) == "sent"
-        assert page.evaluate(attempt, [url, {"x-own": "1"}, "cors"]) == "blocked"
-    finally:
-        context.close()
-    assert state(server, "detector") == "READY"

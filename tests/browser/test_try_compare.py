@@ -72,16 +72,9 @@ def test_each_side_draws_objects_above_its_threshold(browser: Browser, server: s
         expect(page.locator(".stage")).to_have_count(1)
 
 
-def test_classes_are_compared_by_name_and_never_with_boxes(browser: Browser, server: str) -> None:
-    url = f"{server}/#try?model=classifier&sample=shape.jpg&score=0.05&second=classifier&second_score=0.05"
-    with open_page(browser, url) as page:
-        expect(page.get_by_text("1 in both, 0 only first, 0 only second")).to_be_visible()
-        assert rows(page)[0][0] == "blue star"
-        expect(page.get_by_role("columnheader", name="IoU")).to_be_hidden()
-        expect(page.get_by_role("combobox", name="Second model").get_by_role("option")).to_have_text(["classifier"])
-
-
-def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser, server: str) -> None:
+def test_a_row_highlights_both_shapes_and_only_models_of_the_same_kind_are_compared(
+    browser: Browser, server: str
+) -> None:
     with open_page(browser, f"{server}/{TWICE}") as page:
         expect(page.get_by_text("5 in both")).to_be_visible()
         expect_drawn(page)
@@ -100,6 +93,12 @@ def test_a_row_highlights_both_shapes_and_zoom_applies_to_both(browser: Browser,
         page.keyboard.press("+")
         expect(second).not_to_have_text(before)
         expect(first).to_have_text(second.inner_text())
+        # Classes are compared by their names, and never with boxes.
+        page.goto(f"{server}/#try?model=classifier&sample=shape.jpg&score=0.05&second=classifier&second_score=0.05")
+        expect(page.get_by_text("1 in both, 0 only first, 0 only second")).to_be_visible()
+        assert rows(page)[0][0] == "blue star"
+        expect(page.get_by_role("columnheader", name="IoU")).to_be_hidden()
+        expect(page.get_by_role("combobox", name="Second model").get_by_role("option")).to_have_text(["classifier"])
         page.goto(f"{server}/#try?model=detector&second=lost")
         expect(page.get_by_role("alert")).to_contain_text("lost cannot be used here. Choose a ready model for")
 

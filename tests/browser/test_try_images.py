@@ -34,18 +34,15 @@ def names(page: Page) -> Locator:
     return page.locator("tbody .col-name")
 
 
-def send_folder(page: Page, folder: Path) -> None:
-    expect_findings(page, 5)
-    page.locator("input[webkitdirectory]").set_input_files(folder)
-    expect(page.get_by_text("4 answered, 1 failed")).to_be_visible()
-
-
-def test_every_image_of_a_folder_is_sent_and_listed(browser: Browser, server: str, folder: Path) -> None:
+def test_images_of_a_folder_are_sent_listed_sorted_filtered_and_saved(
+    browser: Browser, server: str, folder: Path
+) -> None:
     with open_page(browser, f"{server}/#try?model=detector", expect_errors=True) as page:
         expect_findings(page, 5)
         requests: list[Request] = []
         page.on("request", lambda request: requests.append(request) if request.url.endswith("/infer") else None)
-        send_folder(page, folder)
+        page.locator("input[webkitdirectory]").set_input_files(folder)
+        expect(page.get_by_text("4 answered, 1 failed")).to_be_visible()
         assert len(requests) == 5
         expect(page.get_by_text("Skipped 1 other file.")).to_be_visible()
         files = (f"deeper/{FORMULA}", "deeper/again.jpg", "photo.jpg", "scene.jpg", "torn.jpg")
@@ -65,11 +62,6 @@ def test_every_image_of_a_folder_is_sent_and_listed(browser: Browser, server: st
         page.get_by_role("button", name="Next").click()
         expect(page.get_by_role("group", name="Images", exact=True)).to_contain_text(" of 5")
         expect(page.get_by_role("row", name=FORMULA)).not_to_contain_class("selected")
-
-
-def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, folder: Path) -> None:
-    with open_page(browser, f"{server}/#try?model=detector", expect_errors=True) as page:
-        send_folder(page, folder)
         page.get_by_role("button", name="Results").click()
         found = page.get_by_role("columnheader", name="Results")
         expect(found).to_have_attribute("aria-sort", "descending")
@@ -88,11 +80,7 @@ def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, fo
         page.get_by_label("Show", exact=True).select_option("All")
         page.get_by_label("Confidence threshold").press("End")
         expect(page.get_by_role("row", name="north/scene.jpg").locator(".col-found")).to_have_text("0")
-
-
-def test_answers_of_all_images_are_saved(browser: Browser, server: str, folder: Path) -> None:
-    with open_page(browser, f"{server}/#try?model=detector", expect_errors=True) as page:
-        send_folder(page, folder)
+        page.get_by_label("Confidence threshold").fill("0.5")
         # The first image of a folder may be the damaged one, which has nothing to save.
         page.get_by_role("button", name="north/scene.jpg").click()
         expect_findings(page, 5)
@@ -148,33 +136,28 @@ def test_server_that_does_not_answer_shows_seconds_and_a_way_to_stop(browser: Br
         expect(page.get_by_text("Stopped", exact=True)).to_be_visible()
 
 
-def test_request_is_retried_when_the_server_is_busy(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#try?model=classifier", expect_errors=True) as page:
-        expect_findings(page, 20)
-        rejected: list[str] = []
-
-        def reject_once(route: Route) -> None:
-            # Reject the first request as an overloaded server does.
-            if not rejected:
-                rejected.append("once")
-                route.fulfill(status=429, json={"error": "Too many requests are waiting"})
-            else:
-                route.continue_()
-
-        page.route("**/infer", reject_once)
-        page.get_by_label("Choose files").set_input_files([IMAGES / "shape.jpg", IMAGES / "scene.jpg"])
-        expect(page.get_by_text("2 answered in")).to_be_visible()
-        assert rejected == ["once"]
-
-
-def test_many_images_are_shown_in_parts_and_can_be_stopped(browser: Browser, server: str, tmp_path: Path) -> None:
+def test_many_images_are_sent_again_if_the_server_is_busy_shown_in_parts_and_can_be_stopped(
+    browser: Browser, server: str, tmp_path: Path
+) -> None:
     for number in range(120):
         (tmp_path / f"{number:03}.jpg").hardlink_to(IMAGES / "shape.jpg")
-    with open_page(browser, f"{server}/#try?model=classifier") as page:
+    rejected: list[str] = []
+
+    def reject_once(route: Route) -> None:
+        # As an overloaded server does.
+        if rejected:
+            route.continue_()
+        else:
+            rejected.append("once")
+            route.fulfill(status=429, json={"error": "Too many requests are waiting"})
+
+    with open_page(browser, f"{server}/#try?model=classifier", expect_errors=True) as page:
         expect_findings(page, 20)
+        page.route("**/infer", reject_once)
         page.get_by_label("Choose files").set_input_files(sorted(tmp_path.glob("*.jpg")))
         # A busy machine takes more than a minute for them.
         expect(page.get_by_text("120 answered in")).to_be_visible(timeout=300_000)
+        assert rejected == ["once"]
         expect(names(page)).to_have_count(100)
         page.get_by_role("button", name="Show more").click()
         expect(names(page)).to_have_count(120)

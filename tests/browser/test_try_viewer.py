@@ -11,17 +11,6 @@ from tests.browser.looking import box_of, open_page
 from tests.browser.try_view import IMAGES, PIXEL, download, expect_drawn, expect_findings, infer, pixel, rows
 
 
-def test_labels_can_be_hidden(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#try?model=segmenter&sample=scene.jpg") as page:
-        expect_findings(page, 5)
-        circles = page.get_by_role("button", name="circle (2)")
-        circles.click()
-        expect_findings(page, 3)
-        expect(circles).to_have_attribute("aria-pressed", "false")
-        circles.click()
-        expect_findings(page, 5)
-
-
 def test_hovering_links_the_list_and_the_shapes(browser: Browser, server: str) -> None:
     record = infer(server, "detector", (IMAGES / "scene.jpg").read_bytes())[0]
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
