@@ -105,7 +105,8 @@ def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser,
         open_page(browser, process.address) as page,
     ):
         page.locator("input[type=file]").first.set_input_files(tmp_path / "image.png")
-        expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(1)
+        expect(page.get_by_role("group", name="image.png with results")).to_be_visible()
+        expect_findings(page, 1)
         page.get_by_role("button", name="1:1, actual size").click()
         expect_drawn(page)
         page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '255,0'", arg=points)
