@@ -75,16 +75,19 @@ def _measure(
 ) -> tuple[float, Sequence[float]]:
     """Return the used share of one core, and the seconds that each inference waited to be recorded."""
     waits: list[float] = []
+    futures: list[Future[None]] = []
     started, cpu_started = time.monotonic(), time.process_time()
     for index in range(int(rate * seconds)):
         time.sleep(max(0.0, started + index / rate - time.monotonic()))
         event = _with_new_id(events[index % len(events)])
         submitted = time.monotonic()
         if (recorded := record(event)) is not None:
-            recorded.add_done_callback(
-                lambda done, submitted=submitted: waits.append(time.monotonic() - submitted) or done.result()
-            )
-    return (time.process_time() - cpu_started) / (time.monotonic() - started), waits
+            recorded.add_done_callback(lambda _, submitted=submitted: waits.append(time.monotonic() - submitted))
+            futures.append(recorded)
+    share = (time.process_time() - cpu_started) / (time.monotonic() - started)
+    for recorded in futures:
+        recorded.result(60)
+    return share, waits
 
 
 def _with_new_id(event: RequestContext) -> RequestContext:
