@@ -42,14 +42,10 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "IMAGE_SEGMENTATION": {**LABELLED, "contour": list[list[Point]]},
     "IMAGE_TEXT_TO_TEXT": {"prompt": str, "answer": str},
 }
-EXTRAS = {"IMAGE_TEXT_TO_TEXT": ("grounding",)}
 ITEMS = {
-    name: msgspec.defstruct(
-        name, [*fields.items(), *((extra, object, None) for extra in EXTRAS.get(name, ()))], forbid_unknown_fields=True
-    )
-    for name, fields in FIELDS.items()
+    name: msgspec.defstruct(name, [*fields.items()], forbid_unknown_fields=True) for name, fields in FIELDS.items()
 }
-"""How Chariot reads the items of each task type: exactly the documented fields, and fields of ours that it ignores."""
+"""How Chariot reads the items of each task type: exactly the documented fields."""
 
 
 class Registration(NamedTuple):

@@ -111,7 +111,11 @@ class PromptedModel:
         questions = _questions(parameters.prompt or self.question, labels, self._form.separator)
         path = CANDIDATES_PATH if parameters.prompt is None else "parameters.prompt"
         (answers,) = self._model([PromptedImage((item.image,), list(questions), _generation(parameters), path)])
-        for asked, grounding in zip(questions.values(), cast("Sequence[Grounding]", answers.grounding), strict=True):
+        for asked, grounding in zip(
+            questions.values(), cast("Sequence[Grounding | None]", answers.grounding), strict=True
+        ):
+            if grounding is None:
+                continue
             if grounding.note:
                 _logger.warning("places of an answer were left out: %s", grounding.note)
             for place in grounding.objects:

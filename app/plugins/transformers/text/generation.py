@@ -159,11 +159,12 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
     def _grounding(
         self, form: Form, item: Any, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
-    ) -> Grounding:
-        """Return what the answer `ids` to the prompt with this number locates, with the score of each object."""
+    ) -> Grounding | None:
+        """Return what the answer `ids` to the prompt with this number locates, each with the score, or None."""
         text = self._tokenizer.decode(ids, with_special_tokens=True)
         size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
-        return read_grounding(form, text, item.prompts[number], size, prompt.input_size, score)
+        found = read_grounding(form, text, item.prompts[number], size, prompt.input_size, score)
+        return found if found.objects or found.note else None
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         collector = ChunkCollector()

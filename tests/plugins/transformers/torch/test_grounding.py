@@ -16,6 +16,7 @@ from app.plugins.transformers.torch.architecture import read_model_spec
 from app.plugins.transformers.torch.heads.image_text_to_text import load_vision_language_model
 from app.plugins.transformers.torch.network import load_network
 from metadata.model import Fact
+from tasks.image_text_to_text import Answer
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
@@ -73,9 +74,9 @@ def test_answer_keeps_its_text_and_has_boxes_beside_it(folder_of: FolderOf) -> N
     assert boxes_of(found.grounding.objects).tolist() == [list(BOX)]
     assert found.grounding.objects[0].label == "cat"
     assert found.grounding.objects[0].score == pytest.approx(0.8, abs=0.01)
-    assert (prose.answer, prose.grounding.objects, prose.grounding.note) == ("It is red.", [], "")
+    assert prose == Answer("prose?", "It is red.")
     chunks = [chunk for chunk in servable.stream(request(tensor), Limits()) if chunk.final]
-    assert [chunk.grounding for chunk in chunks] == [found.grounding, prose.grounding]
+    assert [chunk.grounding for chunk in chunks] == [found.grounding, None]
     (prediction,) = predict(servable, tensor)
     tensors = {one.name: one.data.tolist() for one in prediction.stack([prediction])}
     assert [spec.name for spec in servable.outputs] == list(tensors)
