@@ -48,11 +48,6 @@ def test_image_may_be_the_data_of_an_event(client: Client) -> None:
     assert response.headers["ce-id"] != "7"
 
 
-def test_event_as_the_body_names_its_successor(client: Client) -> None:
-    response = post(client, DATA, {"content-type": "application/cloudevents+json"})
-    assert_rejected(response, "Content-Type: application/cloudevents+json was removed in version 0.3")
-
-
 def test_every_response_event_has_a_unique_id(client: Client) -> None:
     ids = {post(client, DATA, BINARY).headers["ce-id"] for _ in range(5)}
     assert len(ids - {"7"}) == 5
