@@ -172,12 +172,12 @@ class ModelReady(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def report_rejections(engine: Engine, context: RequestContext, model_name: str = "") -> Generator[None]:
+def report_rejections(engine: Engine, context: RequestContext) -> Generator[None]:
     """Report an error inside the block: it rejects the request before the work on it starts."""
     try:
         yield
     except InferenceError as error:
-        raise engine.report_rejected(context, error, model_name) from None
+        raise engine.report_rejected(context, error) from None
 
 
 def json_response(content: bytes, status: int = 200) -> Response[bytes]:
