@@ -3,7 +3,7 @@
 Debian's debootstrap brings a system for aarch64 into build/arm, and uv the wheels of Charioteer. The kernel starts the
 programs in it with qemu-user-static, child processes too. First a server there answers clients of this processor: one
 request of each image task, whose numbers are compared with a server here, and all checks of `conform`. Then tests run
-there: the golden cases of every protocol.
+there: the golden cases of every protocol, and quick tests of the store, preprocessing and postprocessing.
 """
 
 import os
@@ -34,7 +34,12 @@ _CONFORMING = {
     "chariot-v2-kserve": "classifier", "v2": "half_plus_two", "v1": "half_plus_two", "v2-grpc": "half_plus_two",
 }  # fmt: skip
 """A fast model for each protocol of `conform`."""
-PATHS = ("tests/conformance/test_wire.py",)
+PATHS = (
+    "tests/conformance/test_wire.py", "tests/core/runtimes/onnxruntime/images",
+    "tests/plugins/recording/stores/test_sqlite_store.py", "tests/core/runtimes/onnxruntime/test_vision.py",
+    "tests/tasks/vision/test_boxes.py", "tests/tasks/vision/test_contours.py",
+    "tests/tasks/vision/test_rotated_ious.py", "tests/tasks/test_postprocessing.py",
+)  # fmt: skip
 _TOO_SLOW = "tests/conformance/test_wire.py::test_real_server_returns_expected_response[kserve-v1/explanation-of-rows]"
 """An explanation takes fewer samples than expected before its time is over."""
 
@@ -54,7 +59,7 @@ def main() -> int:
     failed = check_server(python)
     sys.stdout.write(f"server: {'failed' if failed else 'passed'}, {(time.monotonic() - start) / 60:.1f} minutes\n")
     sys.stdout.flush()
-    return run_all(python, PATHS, "--deselect", _TOO_SLOW) or failed
+    return run_all(python, PATHS, "-m", "not slow", "--deselect", _TOO_SLOW) or failed
 
 
 def create_system() -> None:
