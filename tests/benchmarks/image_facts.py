@@ -75,17 +75,15 @@ def measure_start(prefix: Path) -> tuple[float, float]:
 
 
 def audit() -> str:
-    """Return how many packages of the lock have known vulnerabilities, and their names."""
+    """Return which packages of the lock have known vulnerabilities."""
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--progress-spinner", "off"]
     command += ["--format", "json", "--requirement", "deploy/requirements/base.txt"]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if not process.stdout:
         return f"no result, {process.stderr.strip().splitlines()[-1]}"
     packages = json.loads(process.stdout)["dependencies"]
-    vulnerable = [package["name"] for package in packages if package.get("vulns")]
-    return (
-        f"{len(vulnerable)} of {len(packages)} packages in the lock have known vulnerabilities {', '.join(vulnerable)}"
-    )
+    found = ", ".join(package["name"] for package in packages if package.get("vulns"))
+    return f"known vulnerabilities of the {len(packages)} packages in the lock: {found or 'none'}"
 
 
 def package_sizes(site: Path) -> Counter[str]:
