@@ -33,10 +33,12 @@ TARGETS = {
 
 def extras_of(target: str) -> list[str]:
     """Return the extras that a target's environment is installed with."""
-    (stamp,) = re.findall(r"\$\(VENV\)/\.[\w-]+", _RULES[target]["needs"])
-    match = re.search(r"--editable '?\.(?:\[([a-z,-]+)\])?", _RULES[stamp]["recipe"])
-    assert match, stamp
-    return match[1].split(",") if match[1] else []
+    extras = list[str]()
+    for stamp in re.findall(r"\$\(VENV\)/\.[\w-]+", _RULES[target]["needs"]):
+        match = re.search(r"--editable '?\.(?:\[([a-z,-]+)\])?", _RULES[stamp]["recipe"])
+        assert match, stamp
+        extras += match[1].split(",") if match[1] else ()
+    return extras
 
 
 @cache

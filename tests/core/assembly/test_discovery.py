@@ -243,7 +243,8 @@ def test_options_select_the_models(tmp_path: Path) -> None:
     demo = {source.folder for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))}
     # The extra `demo` adds models of its package.
     assert {folder for folder in demo if folder.parent == DEMO_MODELS} == {
-        DEMO_MODELS / name for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm")
+        DEMO_MODELS / name
+        for name in ("classifier", "detector", "face-detector", "oriented-detector", "segmenter", "vlm")
     }
     assert tmp_path / "b" not in demo
     for options in (ModelOptions(model=tmp_path, model_repository=tmp_path), ModelOptions(model=tmp_path, demo=True)):

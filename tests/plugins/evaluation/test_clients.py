@@ -10,7 +10,7 @@ import grpc
 import httpx
 import pytest
 
-from app.clients import chariot_v2
+from app.clients.chariot import CHARIOT_V2
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.http_client import http_client
 from app.clients.protocol import Client, HttpClientProtocol, InferenceClientError, Retries, ServerUnavailableError
@@ -105,7 +105,7 @@ def test_busy_server_is_asked_again_after_the_seconds_of_retry_after(monkeypatch
     responses = [httpx.Response(status, headers={"Retry-After": wait}) for status, wait in busy]
     responses.append(httpx.Response(200, content=json.dumps({"output": FOUND}).encode()))
     with httpx.Client(transport=httpx.MockTransport(lambda _: responses.pop(0))) as http:
-        assert http_client(http, "http://engine", chariot_v2.PROTOCOL, "m", Retries())(b"image", {}) == FOUND
+        assert http_client(http, "http://engine", CHARIOT_V2, "m", Retries())(b"image", {}) == FOUND
     assert delays == [0.2, 7.0, 60.0, 1.6]
 
 
@@ -120,7 +120,7 @@ def test_persistent_client_waits_for_minutes_for_a_server_that_restarts(monkeypa
 
     with httpx.Client(transport=httpx.MockTransport(respond)) as http:
         retries = Retries(persistent=True, on_wait=reasons.append)
-        client = http_client(http, "http://engine", chariot_v2.PROTOCOL, "m", retries)
+        client = http_client(http, "http://engine", CHARIOT_V2, "m", retries)
         with pytest.raises(ServerUnavailableError, match="unreachable"):
             client(b"image", {})
         assert 290 < sum(delays) < 310
