@@ -38,7 +38,8 @@ SLOW = tuple(
 RARE = tuple(
     _TESTS / name
     for name in (
-        "clients", "fuzz", "installed/test_extras.py", "plugins/ray/test_ray_serve.py",
+        "clients", "fuzz", "conformance/test_schema.py", "deploy/test_proxies.py", "installed/test_extras.py",
+        "plugins/ray/test_ray_serve.py",
         "deploy/test_image.py", "browser/test_accessibility.py", "faults/test_soak.py",
         "plugins/conformance/test_deliberate_faults.py", "plugins/conformance/test_foreign_servers.py",
         "plugins/transformers/torch/test_command.py", "plugins/transformers/torch/test_timm.py",

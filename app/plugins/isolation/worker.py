@@ -70,7 +70,7 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
     for call in calls:
         threading.Thread(target=CallServer(call, outcome).serve, daemon=True).start()
     while not control.poll(_HEALTH_CHECK_SECONDS):
-        if reason := outcome.unavailable_reason:
+        if outcome.health is not None and (reason := outcome.health.unavailable_reason):
             report(ModelError(reason))
             os._exit(1)
 
