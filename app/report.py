@@ -194,9 +194,17 @@ def _template() -> "Template":
 
     environment: Any = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(colours=_COLOURS, zip=zip, draw=_draw)
-    environment.filters.update(cell=format_cell, data=lambda jpeg: base64.b64encode(jpeg).decode())
-    environment.tests.update(mark=lambda cell: isinstance(cell, Mark), figure=_is_number)
+    environment.filters.update(cell=format_cell, data=_in_base64)
+    environment.tests.update(mark=_is_mark, figure=_is_number)
     return environment.from_string(Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8"))
+
+
+def _in_base64(jpeg: bytes) -> str:
+    return base64.b64encode(jpeg).decode()
+
+
+def _is_mark(cell: Cell) -> bool:
+    return isinstance(cell, Mark)
 
 
 def _is_number(cell: Cell) -> bool:

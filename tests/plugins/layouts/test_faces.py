@@ -84,7 +84,8 @@ def insightface_rows(
     rows: list[NDArray[np.float64]] = []
     for level, stride in enumerate(STRIDES):
         scores, distances = outputs[level], outputs[level + 3] * stride
-        centres = np.stack(np.mgrid[: side // stride, : side // stride][::-1], axis=-1).reshape(-1, 2) * stride
+        lines, columns = np.mgrid[: side // stride, : side // stride]
+        centres = np.stack([columns, lines], axis=-1).reshape(-1, 2) * stride
         centres = centres.repeat(len(scores) // len(centres), axis=0)
         parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
         if len(outputs) > 6:

@@ -41,6 +41,10 @@ _FAULTS = {
 }
 
 
+def _begin(connection: Connection) -> None:
+    connection.connection.cursor().execute("BEGIN IMMEDIATE")
+
+
 class SqliteStore(Store):
     """A store in one file, which several processes may share. They wait `busy_timeout` seconds for one another."""
 
@@ -50,7 +54,7 @@ class SqliteStore(Store):
         self._engine = create_engine(
             "sqlite://", creator=self._connect_file, poolclass=NullPool, pool_reset_on_return=None
         )
-        event.listen(self._engine, "begin", lambda begun: begun.connection.cursor().execute("BEGIN IMMEDIATE"))
+        event.listen(self._engine, "begin", _begin)
         super().__init__(self._engine.dialect, insert)
         self._connection: Connection | None = None
         self._inode = 0
