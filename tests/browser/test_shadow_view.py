@@ -43,7 +43,7 @@ def test_different_answers_of_a_loaded_shadow_version_are_listed(browser: Browse
         infer(server.address, "m", encode_image(pixels))
         expect(page.get_by_text("The latest 1 image with different answers")).to_be_visible()
         cells = page.get_by_role("table", name="Different answers").locator("tbody td").all_inner_texts()
-        assert cells[1:4] == ["m", "1: cat 0.9", "2: dog 0.8"]
+        assert cells[1:4] == ["m", "1: cat 0.90", "2: dog 0.80"]
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})
             assert violations(page) == []
