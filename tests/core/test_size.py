@@ -7,7 +7,7 @@ import pytest
 from tests.support.removal import ROOT
 
 MAX_LINES = {
-    "the product": (62_405, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
+    "the product": (62_415, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
     "core": (20_630, ("app/core/**/*.py",)),
     "the page": (6_167, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
     "tests": (69_120, ("tests/**/*.py",)),
