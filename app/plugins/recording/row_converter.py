@@ -9,6 +9,7 @@ from typing import cast
 import cv2
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from app.core.engine.request_context import RequestContext
 from app.plugins.recording.images import ImageFile
@@ -189,10 +190,13 @@ class RowConverter:
             hashed = hashlib.sha256(f"{decoded.width}x{decoded.height}\n".encode())
             hashed.update(pixels.data)
             digest, size = hashed.hexdigest(), pixels.nbytes
-            bgr = cv2.cvtColor(decoded.pixels, cv2.COLOR_RGB2BGR)
-            data = cv2.imencode(".png", bgr)[1].tobytes() if self._keep_images else b""
+            data = _png(pixels) if self._keep_images else b""
         if self._keep_images:
             images[digest] = ImageFile(digest, data)
         return RecordedImage(
             digest=digest, width=decoded.width, height=decoded.height, size=size, kept=self._keep_images
         )
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()

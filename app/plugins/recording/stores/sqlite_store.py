@@ -41,10 +41,6 @@ _FAULTS = {
 }
 
 
-def _begin(connection: Connection) -> None:
-    connection.connection.cursor().execute("BEGIN IMMEDIATE")
-
-
 class SqliteStore(Store):
     """A store in one file, which several processes may share. They wait `busy_timeout` seconds for one another."""
 
@@ -54,7 +50,7 @@ class SqliteStore(Store):
         self._engine = create_engine(
             "sqlite://", creator=self._connect_file, poolclass=NullPool, pool_reset_on_return=None
         )
-        event.listen(self._engine, "begin", _begin)
+        event.listen(self._engine, "begin", _begin_immediate)
         super().__init__(self._engine.dialect, insert)
         self._connection: Connection | None = None
         self._inode = 0
@@ -155,6 +151,10 @@ class SqliteStore(Store):
             if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
                 self._disconnect()
             raise StoreError(fault, f"{self._file}: {cause}") from None
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.connection.cursor().execute("BEGIN IMMEDIATE")
 
 
 def _classify(error: BaseException) -> StoreFault:
