@@ -87,10 +87,10 @@ def find_candidates(answer: RawOutputs, item: DetectionInput, *, reading: Readin
     if reading.convention.scores != "probabilities":
         scores = softmax(scores, axis=1) if reading.convention.scores == "softmax" else sigmoid(scores)
     numbers = np.array([number for number in range(scores.shape[1]) if number != reading.background], np.intp)
-    found = best_of_rows(_to_xyxy(boxes, reading.convention, answer), scores[:, numbers], item.floor)
-    if reading.skipped is None:
-        found = msgspec.structs.replace(found, class_ids=numbers[found.class_ids])
-    return found.suppress(item.parameters)
+    found = best_of_rows(boxes, scores[:, numbers], item.floor)
+    corners = _to_xyxy(found.boxes, reading.convention, answer)
+    class_ids = numbers[found.class_ids] if reading.skipped is None else found.class_ids
+    return msgspec.structs.replace(found, boxes=corners, class_ids=class_ids).finite().suppress(item.parameters)
 
 
 def _to_xyxy(boxes: NDArray[Any], convention: Convention, answer: RawOutputs) -> NDArray[np.float32]:

@@ -81,7 +81,7 @@ def best_indices(scores: NDArray[Any], floor: float, max_count: int) -> NDArray[
 
 
 def best_of_rows(boxes: NDArray[Any], scores: NDArray[Any], floor: float, max_count: int = MAX_BOXES) -> Candidates:
-    """Return the best boxes (N, 4) in pixels of the input, each with the class of its best score (N, classes)."""
+    """Return the best boxes (N, 4), in their coordinates, each with the class of its best score (N, classes)."""
     best = scores.max(axis=1, initial=0)
     chosen = best_indices(best, floor, max_count)
     return Candidates(
