@@ -142,14 +142,12 @@ def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
 
     Invalid bodies are reported when they are decoded.
     """
-    name, is_streamed = None, False
+    name, is_streamed = "", False
     with suppress(InferenceError):
         head = read_json(body, WireModelName)
-        name, is_streamed = head.model, bool(head.stream)
-    if not name:
-        with suppress(InferenceError):
-            name = engine.registry.default_name()
-    return name or "", is_streamed
+        name, is_streamed = head.model or "", bool(head.stream)
+        name = name or engine.registry.default_name()
+    return name, is_streamed
 
 
 def _encode_error(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
