@@ -23,7 +23,7 @@ _FLAGS = (
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """Run a browser. Without one skip the test, but fail in CI, where `make test-slow` installs it."""
+    """Run a browser with one context. Without one skip the test, but fail in CI: `make test-slow` installs it."""
     program = shutil.which("chromium")
     if program is None:
         missing = "Chromium is not installed: apt-get install chromium"
@@ -32,6 +32,7 @@ def chromium() -> Generator[Browser]:
         pytest.skip(missing)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=_FLAGS)
+        browser.new_context()
         try:
             yield browser
         finally:

@@ -1,5 +1,6 @@
-"""One browser for the tests of this folder, and one server for those that change nothing in it."""
+"""One browser for the tests of this folder, and three servers: each start takes seconds of processor time."""
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -7,30 +8,22 @@ from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
 from tests.browser.programs import Programs, run_programs
+from tests.browser.servers import (
+    DRIFT_WINDOW,
+    HTML_NAME,
+    TEXT_MODELS,
+    RecordingServer,
+    StoppableServer,
+    link_models,
+    send_recorded,
+    write_monitored,
+    write_pose,
+    write_versions,
+)
 from tests.browser.try_view import MODELS
+from tests.plugins.acme.process import ENVIRONMENT
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import run_server
-
-TEXT_MODELS = {
-    "text_classification": """
-class Model:
-    def predict(self, text: str) -> dict[str, float]:
-        return {"positive": 0.75, "negative": 0.25}
-""",
-    "token_classification": """
-import re
-
-class Model:
-    def predict(self, text: str) -> list[dict[str, object]]:
-        words = re.finditer(r"(?<=\\w )[A-Z]\\w+", text)
-        return [{"entity_group": "NAME", "score": 1.0, "start": word.start(), "end": word.end()} for word in words]
-""",
-    "text_generation": """
-class Model:
-    def predict(self, text: str) -> str:
-        return f"{text}, {text}"
-""",
-}
 
 
 # Not session scope: while Playwright runs, no other test of the process can run an event loop.
@@ -42,14 +35,48 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve the trained fixture models and a model of each text task."""
+    """Serve the trained fixture models, a model of each text task, and one that finds keypoints; change nothing."""
     repository = tmp_path_factory.mktemp("repository")
-    for model in set(MODELS.glob("*/")) - {MODELS / "face-detector"}:
-        (repository / model.name).symlink_to(model)
+    link_models(repository, *(model.name for model in MODELS.glob("*/") if model.name != "face-detector"))
     for name, code in TEXT_MODELS.items():
         write_model(repository / name, code, task_type=name.upper())
+    write_pose(repository / "pose")
     with run_server("--model-repository", str(repository), "--allow-code") as process:
         yield process.address
+
+
+@pytest.fixture(scope="package")
+def changing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppableServer]:
+    """Serve models that tests load and unload, one with a broken file, with drift, labelling tools and Acme's plugin.
+
+    The drift of the model `monitored` is watched.
+    """
+    repository = tmp_path_factory.mktemp("repository")
+    link_models(repository, "detector", "segmenter", "half_plus_two")
+    shutil.copytree(MODELS / "half_plus_two", repository / HTML_NAME)
+    shutil.copytree(MODELS / "classifier", repository / "torn")
+    for file in (repository / "torn").rglob("*.onnx"):
+        file.write_bytes(b"torn")
+    write_monitored(repository / "monitored", tmp_path_factory.mktemp("baseline"))
+    options = ("--drift", "--drift-window", str(DRIFT_WINDOW), "--drift-per-second", "1000", "--label-studio")
+    acme = ("--plugins", "acme", "--acme-greeting", "Ahoy")
+    server = StoppableServer("--model-repository", str(repository), *options, *acme, environment=ENVIRONMENT)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="package")
+def recording_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingServer]:
+    """Run a server that recorded 3 detections in the north, 2 classifications in the south and 1 rejection."""
+    repository, folder = tmp_path_factory.mktemp("repository"), tmp_path_factory.mktemp("recorded")
+    link_models(repository, "classifier", "detector", "segmenter")
+    write_versions(repository / "versions")
+    arguments = ("--allow-code", "--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
+    with run_server("--model-repository", str(repository), *arguments) as process:
+        send_recorded(process.address)
+        yield RecordingServer(process.address, repository / "versions")
 
 
 @pytest.fixture(scope="package")

@@ -1,15 +1,13 @@
 """Accessibility of every view, with axe-core in both schemes and at both widths, and the size of the page."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.support.servers.server_process import run_server
+from tests.browser.servers import RecordingServer
 
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
@@ -22,17 +20,10 @@ VIEWS = {
 LOOKS: tuple[tuple[Size, Scheme], ...] = ((DESKTOP, "light"), (PHONE, "dark"))
 
 
-@pytest.fixture(scope="module")
-def recording_server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:
-    store = tmp_path_factory.mktemp("recorded") / "store.db"
-    with run_server("--model-repository", str(small_models), "--record", str(store)) as process:
-        yield process.address
-
-
 @pytest.mark.parametrize("view", VIEWS)
-def test_view_is_accessible(browser: Browser, server: str, recording_server: str, view: str) -> None:
+def test_view_is_accessible(browser: Browser, server: str, recording_server: RecordingServer, view: str) -> None:
     address, text = VIEWS[view]
-    with open_page(browser, f"{server if view == 'ask' else recording_server}/{address}") as page:
+    with open_page(browser, f"{server if view == 'ask' else recording_server.address}/{address}") as page:
         for size, scheme in LOOKS:
             page.set_viewport_size({"width": size[0], "height": size[1]})
             page.emulate_media(color_scheme=scheme)
@@ -67,9 +58,9 @@ WEIGHT = """() => {
 }"""
 
 
-def test_page_weighs_little(browser: Browser, recording_server: str) -> None:
+def test_page_weighs_little(browser: Browser, recording_server: RecordingServer) -> None:
     """Print the time to paint but do not check it, because it depends on the machine."""
-    with open_page(browser, recording_server) as page:
+    with open_page(browser, recording_server.address) as page:
         expect(page.get_by_role("heading", level=1)).to_have_text("Try")
         page.wait_for_load_state("networkidle")
         number, first, _ = page.evaluate(WEIGHT)

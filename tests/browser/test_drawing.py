@@ -13,8 +13,6 @@ from app.plugins.authoring.drawing.palette import colour_of
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
 from tests.browser.try_view import expect_drawn, expect_findings
-from tests.core.runtimes.onnxruntime import graphs
-from tests.support.servers.server_process import run_server
 
 COLOURS = """async names => {
   const { colourOf, inkOn } = await import("/page/palette.js");
@@ -89,21 +87,10 @@ DOTS = """(([width, height, points]) => {
 })"""
 
 
-def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser, tmp_path: Path) -> None:
-    # The letterbox halves the image of 256x128 to 128x64, and puts it 32 pixels below the top.
-    box, shown, hidden = [64, 64, 60, 50], [60, 60, 0.9], [70, 70, 0.1]
-    graphs.constant(
-        tmp_path / "model.onnx",
-        {"output0": graphs.raw([[*box, 0.75, *shown, *hidden]])},
-        shape=("b", 3, 128, 128),
-        properties=graphs.properties("pose", ("person",), (128, 128), kpt_shape="[2, 3]"),
-    )
+def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser, server: str, tmp_path: Path) -> None:
     PIL.Image.fromarray(np.full((128, 256, 3), 90, np.uint8)).save(tmp_path / "image.png")
     points = [[120, 56], [140, 76]]
-    with (
-        run_server("--model", str(tmp_path / "model.onnx")) as process,
-        open_page(browser, process.address) as page,
-    ):
+    with open_page(browser, f"{server}/#try?model=pose") as page:
         page.locator("input[type=file]").first.set_input_files(tmp_path / "image.png")
         expect(page.get_by_role("group", name="image.png with results")).to_be_visible()
         expect_findings(page, 1)

@@ -1,23 +1,16 @@
 """The part of the view Use in code that connects labelling tools with the model."""
 
-from pathlib import Path
-
 import httpx
 from playwright.sync_api import Browser, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import PHONE, assert_fits, open_page
-from tests.browser.try_view import MODELS
-from tests.support.servers.server_process import run_server
+from tests.browser.servers import StoppableServer
 
 
-def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path: Path) -> None:
-    for name in ("segmenter", "half_plus_two"):
-        (tmp_path / name).symlink_to(MODELS / name)
-    with (
-        run_server("--model-repository", str(tmp_path), "--label-studio") as server,
-        open_page(browser, f"{server.address}/#request?model=segmenter", size=PHONE) as page,
-    ):
+def test_shown_address_and_configuration_are_accepted(browser: Browser, changing_server: StoppableServer) -> None:
+    server = changing_server.address
+    with open_page(browser, f"{server}/#request?model=segmenter", size=PHONE) as page:
         panel = page.get_by_text("Labelling tools")
         panel.click()
         address, config = (
@@ -29,6 +22,6 @@ def test_shown_address_and_configuration_are_accepted(browser: Browser, tmp_path
         assert answer.status_code == 200, answer.text
         assert_fits(page, PHONE)
         assert violations(page) == []
-        page.goto(f"{server.address}/#request?model=half_plus_two")
+        page.goto(f"{server}/#request?model=half_plus_two")
         expect(page.get_by_role("group", name="Python")).to_contain_text("half_plus_two")
         expect(panel).to_have_count(0)

@@ -1,31 +1,18 @@
 """The page's models view: details, errors, loading and unloading."""
 
 import re
-import shutil
-from collections.abc import Iterator
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import PHONE, assert_fits, open_page
-from tests.browser.try_view import MODELS
-from tests.support.servers.server_process import run_server
-
-HTML_NAME = "<img src=x onerror=alert(1)>"
+from tests.browser.servers import HTML_NAME, StoppableServer
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start a server with a detector, a model whose name is HTML, and a model whose file is broken."""
-    repository = tmp_path_factory.mktemp("repository")
-    shutil.copytree(MODELS / "detector", repository / "detector")
-    shutil.copytree(MODELS / "half_plus_two", repository / HTML_NAME)
-    shutil.copytree(MODELS / "classifier", repository / "torn")
-    for file in (repository / "torn").rglob("*.onnx"):
-        file.write_bytes(b"torn")
-    with run_server("--model-repository", str(repository)) as process:
-        yield process.address
+@pytest.fixture
+def server(changing_server: StoppableServer) -> str:
+    return changing_server.address
 
 
 def state(server: str, name: str) -> str:
@@ -34,28 +21,28 @@ def state(server: str, name: str) -> str:
 
 
 def test_inputs_and_outputs_of_a_model_are_shown(browser: Browser, server: str) -> None:
-    metadata = httpx.get(f"{server}/v2/models/detector", timeout=60).json()
+    metadata = httpx.get(f"{server}/v2/models/segmenter", timeout=60).json()
     # V2 adds the records as JSON text.
     assert metadata["outputs"].pop(0)["name"] == "predictions"
-    with open_page(browser, f"{server}/#models?model=detector") as page:
-        expect(page.get_by_text("3 models, 2 ready")).to_be_visible()
-        detector = page.get_by_role("rowgroup", name="detector", exact=True)
+    with open_page(browser, f"{server}/#models?model=segmenter") as page:
+        expect(page.get_by_text("6 models, 5 ready")).to_be_visible()
+        segmenter = page.get_by_role("rowgroup", name="segmenter", exact=True)
         for role in ("inputs", "outputs"):
-            rows = detector.get_by_role("table", name=role.capitalize()).locator("tbody tr")
+            rows = segmenter.get_by_role("table", name=role.capitalize()).locator("tbody tr")
             expect(rows).to_have_count(len(metadata[role]))
             for row, tensor in zip(rows.all(), metadata[role], strict=True):
                 sizes = ", ".join("any" if size < 0 else str(size) for size in tensor["shape"])
                 assert row.locator("th, td").all_inner_texts() == [tensor["name"], tensor["datatype"], f"[{sizes}]"]
-        expect(detector.get_by_role("listitem").filter(has_text="purple star")).to_be_visible()
-        httpx.post(f"{server}/v2/models/detector/infer", json={}, timeout=60)
+        expect(segmenter.get_by_role("listitem").filter(has_text="star")).to_be_visible()
+        httpx.post(f"{server}/v2/models/segmenter/infer", json={}, timeout=60)
         columns = ["Model", "State", "Task", "Version", "Memory", "Requests", "Errors", "Mean latency", "Actions"]
         assert page.locator(".models-table > thead th").all_inner_texts() == columns
-        expect(detector.locator(".col-requests").first).to_have_text("1")
-        expect(detector.locator(".col-memory").first).to_have_text(re.compile(r"^((< )?[\d.]+ MiB)?$"))
-        expect(detector.locator(".col-errors").first).to_have_text("1")
-        score = detector.get_by_role("table", name="Parameters").get_by_role("row", name="score_threshold")
+        expect(segmenter.locator(".col-requests").first).to_have_text("1")
+        expect(segmenter.locator(".col-memory").first).to_have_text(re.compile(r"^((< )?[\d.]+ MiB)?$"))
+        expect(segmenter.locator(".col-errors").first).to_have_text("1")
+        score = segmenter.get_by_role("table", name="Parameters").get_by_role("row", name="score_threshold")
         expect(score).to_contain_text("number, 0 to 1")
-        for link in detector.get_by_role("link").all():
+        for link in segmenter.get_by_role("link").all():
             address = link.get_attribute("href") or ""
             assert address.startswith("#") or httpx.get(address, timeout=60).status_code == 200
 

@@ -2,53 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import box_of, open_page
-from tests.browser.try_view import ARE_OPAQUE, IMAGES, expect_findings, rows
-from tests.support.data.chariot import image_input
-from tests.support.data.images import encode_base64
-from tests.support.servers.server_process import run_server
-
-HTML_TEXT = "<img src=x onerror=alert(1)>"
-LATITUDES = {"north": "53.55", "south": "48.14"}
+from tests.browser.servers import HTML_NAME, RecordingServer
+from tests.browser.try_view import ARE_OPAQUE, expect_findings, rows
 
 
-def entries(camera: str, altitude: int) -> list[dict[str, str]]:
-    return [
-        {"key": "camera", "type": "str", "value": camera},
-        {"key": "altitude", "type": "int", "value": str(altitude)},
-        {"key": "latitude", "type": "float", "value": LATITUDES[camera]},
-        {"key": "longitude", "type": "float", "value": "10.0"},
-        {"key": "note", "type": "str", "value": HTML_TEXT},
-    ]
-
-
-def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
-    tensor = image_input(encode_base64((IMAGES / image).read_bytes()), metadata=metadata)
-    return client.post(f"/v2/models/m-{model}/infer", json={"inputs": [tensor]}).status_code
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, small_models: Path) -> Iterator[str]:
-    """Start a server that recorded 3 detections in the north, 2 classifications in the south and 1 rejection."""
-    folder = tmp_path_factory.mktemp("recorded")
-    arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
-    with (
-        run_server("--model-repository", str(small_models), *arguments) as process,
-        httpx.Client(base_url=process.address, timeout=60) as client,
-    ):
-        for altitude in (100, 110, 120):
-            assert post_image(client, "detector", "scene.jpg", entries("north", altitude)) == 200
-        for altitude in (200, 210):
-            assert post_image(client, "classifier", "shape.jpg", entries("south", altitude)) == 200
-        assert client.post("/v2/models/m-detector/infer", json={"inputs": []}).status_code == 400
-        yield process.address
+@pytest.fixture
+def server(recording_server: RecordingServer) -> str:
+    return recording_server.address
 
 
 def column(page: Page, name: str) -> list[str]:
@@ -69,7 +35,7 @@ def test_recorded_inferences_are_listed_newest_first_and_older_ones_on_request(b
         assert column(page, "label")[1] == "blue star"
         assert column(page, "label")[5] == "yellow circle, purple star, green circle, blue square, yellow square"
         assert column(page, "metadata")[5] == (
-            f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_TEXT}"
+            f"camera = north, altitude = 100, latitude = 53.55, longitude = 10, note = {HTML_NAME}"
         )
         # A thumbnail for each image that was kept, and none of metadata.
         assert page.locator("main img[src^='http']").count() == page.locator("main img").count() == 5
@@ -137,7 +103,7 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("listitem")).to_have_count(5)
         expect(dialog).to_contain_text("120 (int)")
-        expect(dialog).to_contain_text(HTML_TEXT)
+        expect(dialog).to_contain_text(HTML_NAME)
         page.wait_for_function(ARE_OPAQUE, arg="dialog canvas.image")
         expect(page).to_have_url(re.compile("&id="))
         dialog.get_by_role("button", name="Older").click()

@@ -15,7 +15,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page, wait_for_promise
 from tests.browser.programs import Programs
-from tests.browser.try_view import IMAGES, MODELS, expect_findings, give_file, infer
+from tests.browser.try_view import IMAGES, expect_findings, give_file, infer
+from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
+from tests.support.servers.ports import listening_port
 from tests.support.servers.server_process import run_server
 
 PROTOCOLS = {
@@ -268,18 +271,41 @@ def test_protocol_can_be_chosen_before_the_models_are_loaded(browser: Browser, s
         expect(page.get_by_role("group", name="curl", exact=True)).to_contain_text("/v2/models/greeter/infer")
 
 
-def test_chariot_v2_server_without_other_ports(browser: Browser, programs: Programs, tmp_path: Path) -> None:
-    shutil.copy(IMAGES / "scene.jpg", tmp_path)
-    arguments = ("--chariot-protocol", "chariot-v2", "--no-grpc", "--no-tensorflow-serving")
-    models = ("--model", str(MODELS / "detector"))
-    with run_server(*models, *arguments) as server, open_page(browser, f"{server.address}/#request") as page:
-        expect(page.get_by_role("button", name="Send")).to_be_visible()
-        assert len(send(page)["output"]) == 5
-        assert len(json.loads(run_shell(copy_text(page, "curl"), tmp_path))["output"]) == 5
-        assert len(json.loads(programs.run(copy_text(page, "Python"), tmp_path))["output"]) == 5
-        for protocol in ("tfs", "grpc"):
-            expect(page.get_by_role("button", name=PROTOCOLS[protocol], exact=True)).to_be_hidden()
-        choose(page, "v1")
-        assert len(send(page)["predictions"][0]) == 5
-        page.goto(f"{server.address}/#try?sample=scene.jpg")
-        expect_findings(page, 5)
+SLOW_MODEL = """
+import pathlib, time
+
+while not pathlib.Path("{release}").exists():
+    time.sleep(0.05)
+
+class Model:
+    def predict(self, image):
+        boxes = [[10 * index, 0, 10 * index + 5, 5] for index in range(5)]
+        return {{"labels": ["dot"] * 5, "scores": [0.9] * 5, "boxes": boxes}}
+"""
+
+
+def test_page_waits_for_a_model_that_loads_and_knows_a_server_of_chariot_v2_without_other_ports(
+    browser: Browser, programs: Programs, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "images").mkdir()
+    shutil.copy(IMAGES / "scene.jpg", folder)
+    write_model(tmp_path / "slow", SLOW_MODEL.format(release=(release := tmp_path / "release")))
+    arguments = ("--chariot-protocol", "chariot-v2", "--no-grpc", "--no-tensorflow-serving", "--allow-code")
+    with run_server("--model", str(tmp_path / "slow"), *arguments) as server:
+        wait_until(lambda: listening_port(server.process.pid) is not None)
+        address = f"http://127.0.0.1:{listening_port(server.process.pid)}"
+        with open_page(browser, f"{address}/#try?sample=scene.jpg") as page:
+            expect(page.get_by_role("alert")).to_contain_text("No model is ready")
+            release.touch()
+            expect_findings(page, 5)
+            expect(page.get_by_role("alert")).to_be_hidden()
+            page.goto(f"{address}/#request")
+            expect(page.get_by_role("button", name="Send")).to_be_visible()
+            assert len(send(page)["output"]) == 5
+            assert len(json.loads(run_shell(copy_text(page, "curl"), folder))["output"]) == 5
+            assert len(json.loads(programs.run(copy_text(page, "Python"), folder))["output"]) == 5
+            for protocol in ("tfs", "grpc"):
+                expect(page.get_by_role("button", name=PROTOCOLS[protocol], exact=True)).to_be_hidden()
+            choose(page, "v1")
+            assert len(send(page)["predictions"][0]) == 5
+        assert server.stop() == 0

@@ -4,7 +4,6 @@ import re
 import shutil
 from pathlib import Path
 
-import httpx
 import PIL.Image
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -20,10 +19,6 @@ from tests.browser.try_view import (
     rows,
 )
 from tests.support.data.images import encode_image, rectangle
-from tests.support.models.model_folders import write_model
-from tests.support.polling import wait_until
-from tests.support.servers.ports import listening_port
-from tests.support.servers.server_process import run_server
 
 HTML_NAME = "<img src=x onerror=alert(1)>.jpg"
 
@@ -173,22 +168,3 @@ def test_rotated_image_and_one_that_the_browser_cannot_show_are_upright(
             size = page.evaluate("['width', 'height'].map(side => document.querySelector('canvas.image')[side])")
             assert isinstance(expected, tuple)
             assert pixel(page, "image", size[0] / 2, size[1] / 2)[:3] == pytest.approx(expected, abs=12)
-
-
-def test_page_waits_for_a_model_that_loads(browser: Browser, tmp_path: Path) -> None:
-    repository, release = tmp_path / "repository", tmp_path / "arrived"
-    wait_for_release = f"import pathlib, time\nwhile not pathlib.Path({str(release)!r}).exists(): time.sleep(0.05)\n"
-    model = 'class Model:\n    def predict(self, text):\n        return {"good": 1.0}\n'
-    write_model(repository / "slow", wait_for_release + model, task_type="TEXT_CLASSIFICATION")
-    only_http = ("--no-grpc", "--no-tensorflow-serving")
-    with run_server("--model-repository", str(repository), "--allow-code", *only_http) as server:
-        wait_until(lambda: listening_port(server.process.pid) is not None)
-        address = f"http://127.0.0.1:{listening_port(server.process.pid)}"
-        with httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=60) as client:
-            assert client.get(f"{address}/health", timeout=60).status_code == 200
-        with open_page(browser, f"{address}/#try") as page:
-            expect(page.get_by_role("alert")).to_contain_text("No model is ready")
-            release.touch()
-            expect(page.get_by_role("button", name="Run")).to_be_visible()
-            expect(page.get_by_role("alert")).to_be_hidden()
-        assert server.stop() == 0
