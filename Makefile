@@ -32,7 +32,7 @@ test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated pr
 	@$(BIN)/python -m tests.support.processors
 
 # This needs root and Debian.
-test-arm: $(VENV)/.test $(VENV)/.supply ## [test] run a server, conform and tests on an emulated ARM processor (up to 45 minutes)
+test-arm: $(VENV)/.test $(VENV)/.supply ## [test] run a server, conform and tests on an emulated ARM processor (about a quarter of an hour)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.support.arm
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.

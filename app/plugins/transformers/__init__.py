@@ -14,7 +14,7 @@ plugin = Plugin(
     ),
     model_settings={
         "transformers": Ref("app.plugins.transformers.torch.settings:TransformersSettings"),
-        "": Ref("app.plugins.transformers.grounding.forms:GroundingSettings"),
+        "": Ref("app.plugins.transformers.grounding.forms:VisionLanguageSettings"),
     },
     runtimes=Ref("app.plugins.transformers.runtimes:RUNTIMES"),
     graph_files=Ref("app.plugins.transformers.hugging_face.beside_graph:READERS"),

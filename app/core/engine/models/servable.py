@@ -247,8 +247,8 @@ def _run_until_stopped(task: StreamingTask[Any, Any], model: Model[Any, Any], it
     return [task.gather(item, answers[index]) for index, item in enumerate(items)]
 
 
-def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
-    """Load `source` with `load`.
+def load_model(source: ModelSource, load: Callable[[ModelSource], ResultT]) -> ResultT:
+    """Return `load` of `source`.
 
     Raise ModelError for every exception: a failure in a framework or in a model's own code must affect this model only.
     """

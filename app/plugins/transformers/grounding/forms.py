@@ -28,17 +28,20 @@ _TOLERANCE = 0.01
 """How far a place may reach over the border, as a fraction of the side. Other numbers have another scale."""
 
 
-class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the answers of a vision-language model are read.
+class VisionLanguageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the answers of a vision-language model are read, and when it is loaded.
 
     Attributes:
         grounding: the form in which its answers print boxes, points and polygons, or `none`; by default the
             architecture determines it.
+        load_at_first_use: whether the first request loads a model of ONNX graphs, instead of the start of the server.
+            The server then starts sooner, and only requests report a model that cannot be loaded.
     """
 
     grounding: (
         Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "florence2", "paligemma", "deepseek_vl2", "none"] | None
     ) = None
+    load_at_first_use: bool = False
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +96,7 @@ def form_of(source: ModelSource, model_type: str, facts: list[Fact]) -> Form | N
 
     Raise ModelError for a declared task that needs another form.
     """
-    declared, task_type = source.settings.of(GroundingSettings).grounding, source.settings.task_type
+    declared, task_type = source.settings.of(VisionLanguageSettings).grounding, source.settings.task_type
     name = declared or _ARCHITECTURES.get(model_type, "none")
     form = FORMS.get(name)
     finds_objects = task_type is not None and task_type.geometry is not None

@@ -7,11 +7,16 @@ from typing import Any, cast
 import numpy as np
 
 from app.plugins.transformers.grounding.forms import Form
-from app.plugins.transformers.text.generation import PromptedImageModel
 from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH
 from metadata.model import Fact, Origin
 from tasks.image_segmentation import ImageSegmentation, SegmentationParameters, SegmentedObject, Segments
-from tasks.image_text_to_text import GenerationParameters, Grounding, ImageTextToText, PromptedImage
+from tasks.image_text_to_text import (
+    GenerationParameters,
+    Grounding,
+    ImageTextToText,
+    PromptedImage,
+    VisionLanguageModel,
+)
 from tasks.inference.limits import Limits, check_text
 from tasks.inference.request import Positive
 from tasks.object_detection import DetectedObject, DetectionParameters, Detections, ObjectDetection
@@ -87,7 +92,7 @@ class PromptedModel:
         outlines: whether to return outlines instead of boxes.
     """
 
-    def __init__(self, model: PromptedImageModel, form: Form, *, outlines: bool) -> None:
+    def __init__(self, model: VisionLanguageModel, form: Form, *, outlines: bool) -> None:
         self._model = model
         self._form = form
         self._kinds = (SegmentedObject,) if outlines else (DetectedObject, SegmentedObject)
@@ -140,10 +145,9 @@ def _generation(parameters: _Parameters) -> GenerationParameters:
 
 
 def bind_task(
-    model: PromptedImageModel, task_type: TaskType, facts: list[Fact]
+    model: VisionLanguageModel, form: Form | None, task_type: TaskType, facts: list[Fact]
 ) -> tuple[Task[Any, Any], Model[Any, Any]]:
     """Return the task of a vision-language model, and the model of that task. Add what a detector asks to `facts`."""
-    form = model.form
     if form is None or task_type.geometry is None:
         return ImageTextToText(grounded=form is not None), model
     outlines = task_type is TaskType.IMAGE_SEGMENTATION

@@ -65,7 +65,7 @@ def load(source: ModelSource) -> Servable:
     task, load_model = _HEADS[spec.kind]
     model, facts = load_model(spec, network), [*spec.description.facts, *network.facts]
     if isinstance(model, PromptedImageModel):
-        task, model = bind_task(model, spec.description.task_type, facts)
+        task, model = bind_task(model, model.form, spec.description.task_type, facts)
     try:
         model([_example(task, spec)])
     except Exception as error:

@@ -57,7 +57,7 @@ def scripted(model: ModelSource, texts: Mapping[str, str]) -> tuple[Servable, li
             logits_processor[0](input_ids, scores)
 
     network.module.generate = generate
-    task, bound = bind_task(loaded, spec.description.task_type, list[Fact]())
+    task, bound = bind_task(loaded, loaded.form, spec.description.task_type, list[Fact]())
     return Servable(task, bound, spec.description, model.settings.parameters), questions
 
 

@@ -5,6 +5,7 @@ models are rejected with an explanation.
 """
 
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from app.core.engine.models.servable import Servable
 from app.core.runtimes.folder import resolve_confined
 from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings
-from app.plugins.transformers.grounding.forms import form_of
+from app.plugins.transformers.grounding.forms import VisionLanguageSettings, form_of
 from app.plugins.transformers.hugging_face.files import read_json
 from app.plugins.transformers.text.conversation import Conversation, PromptStyle
 from app.plugins.transformers.text.detector import bind_task
+from app.plugins.transformers.text.image_text_to_text.deferred import DeferredModel
 from app.plugins.transformers.text.image_text_to_text.files import find_component_graphs
 from app.plugins.transformers.text.image_text_to_text.graphs import Decoder, TextConfiguration, VisionEncoder
 from app.plugins.transformers.text.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
-from app.plugins.transformers.text.library import check_configurations, first_line
+from app.plugins.transformers.text.library import check_configurations, first_line, transformers
 from app.plugins.transformers.text.processor import load_processor
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from metadata.model import Fact, ModelMetadata, Origin
@@ -54,13 +56,42 @@ class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
 
 
 def load(source: ModelSource) -> Servable:
-    """Load the model and test it with a blank image. Several threads may call the result.
+    """Load the model and test it with a blank image, or load it at its first use if its settings say so.
 
-    Raise ModelError if the model is incomplete or not supported, or the test fails.
+    Several threads may call the result. Raise ModelError if the model is incomplete or not supported, or the test
+    fails.
     """
+    if not source.settings.of(VisionLanguageSettings).load_at_first_use:
+        return _load_now(source)
+    if find_spec("transformers") is None:
+        transformers()
+
+    def load_and_describe(source: ModelSource) -> OnnxVisionLanguageModel:
+        model, servable.description = assemble(source)
+        return model
+
+    facts = [Fact("loaded", "at the first request", Origin.DECLARED)]
+    form = form_of(source, _configuration(source).model_type, facts)
+    task_type = source.settings.task_type or TaskType.IMAGE_TEXT_TO_TEXT
+    task, model = bind_task(DeferredModel(source, load_and_describe), form, task_type, facts)
+    description = ModelMetadata(
+        task_type=task_type,
+        platform="onnx",
+        layout="vision-language",
+        labels=(),
+        open_vocabulary=task_type.geometry is not None,
+        inputs=(),
+        outputs=(),
+        facts=facts,
+    )
+    servable = Servable(task, model, description, source.settings.parameters)
+    return servable
+
+
+def _load_now(source: ModelSource) -> Servable:
     model, description = assemble(source)
     facts = list(description.facts)
-    task, task_model = bind_task(model, description.task_type, facts)
+    task, task_model = bind_task(model, model.form, description.task_type, facts)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     try:
         model([PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
@@ -82,14 +113,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     """
     folder = source.folder
     files = find_component_graphs(source)
-    path = folder / "config.json"
-    config = read_json(ModelConfiguration, path)
-    if config is None:
-        raise ModelError(f"{path} is missing")
-    if config.model_type in _UNSUPPORTED:
-        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
-    if config.image_grid_pinpoints:
-        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
+    config = _configuration(source)
     if source.settings.preprocessing != PreprocessingSettings():
         raise ModelError(f"{folder}: preprocessing is declared, but its processor prepares images; change its files")
     check_configurations(folder)
@@ -151,6 +175,18 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
         ],
     )
     return model, description
+
+
+def _configuration(source: ModelSource) -> ModelConfiguration:
+    path = source.folder / "config.json"
+    config = read_json(ModelConfiguration, path)
+    if config is None:
+        raise ModelError(f"{path} is missing")
+    if config.model_type in _UNSUPPORTED:
+        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
+    if config.image_grid_pinpoints:
+        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
+    return config
 
 
 def _example(conversation: Conversation) -> dict[str, NDArray[Any]]:

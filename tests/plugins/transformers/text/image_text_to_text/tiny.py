@@ -17,7 +17,8 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers
 
-from app.core.settings.model import ModelSettings, ModelSource
+from app.core.plugins import registry
+from app.core.settings.model import ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.vision.image import Image
 from tests.core.runtimes.onnxruntime import graphs
@@ -174,7 +175,9 @@ def prompted_image(image: Image, *prompts: str, **parameters: object) -> Prompte
 
 
 def source(folder: Path, **settings: object) -> ModelSource:
-    return ModelSource(name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, ModelSettings))
+    return ModelSource(
+        name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, registry().model_settings_class)
+    )
 
 
 def encoded_images(model: Any) -> list[NDArray[Any]]:
