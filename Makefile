@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-processors test-arm test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak mutants
+	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak soak-features mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -127,6 +127,9 @@ compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipel
 
 soak: $(VENV)/.test ## [test] run ten minutes of mixed traffic with injected faults, and check every answer
 	@$(BIN)/python -m tests.soak
+
+soak-features: $(VENV)/.test database ## [test] use every feature at once for an hour, and kill PostgreSQL twice
+	@$(BIN)/python -m tests.soak_features
 
 lock: $(VENV)/.supply ## [release] resolve the locks of the image again
 	@$(BIN)/python deploy/lock.py

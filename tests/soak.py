@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -62,6 +63,9 @@ class Model:
         return {"y": tensors["x"] / 2 + 2}
 """
 
+
+RECORDED = "SELECT request_id, count(*) FROM recordings WHERE error IS NULL GROUP BY request_id"
+"""The number of recorded inferences by request id."""
 
 Send = Callable[[str, float, str], Any]
 """Sends an inference of a model, a number and a request id, and returns the answer."""
@@ -116,13 +120,20 @@ class Soak:
     """A run: the server, its traffic, and the results.
 
     Attributes:
+        fixed: the model of each surface that always sends the same request.
         entries: the results of all requests.
         windows: the faults so far.
         findings: sentences about other failures.
         addends: what `REPLACED` may add to half of its input now.
+        options: more options of the server.
+        expected: the answer of each surface that always gets the same request.
     """
 
-    def __init__(self, root: Path, seed: int, recovery_seconds: float) -> None:
+    fixed: Mapping[str, str] = MappingProxyType({"chariot-v2-kserve": "detector"})
+
+    def __init__(
+        self, root: Path, seed: int, recovery_seconds: float, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.models, self.store = root / "models", root / "inferences.db"
         for name in (STEADY, "detector"):
             shutil.copytree(MODELS / name, self.models / name)
@@ -139,22 +150,24 @@ class Soak:
         self.logs: list[Sequence[str]] = []
         self.addends = frozenset({2.0})
         self.over = threading.Event()
+        self.options: Sequence[str] = ("--record", str(self.store))
+        self.expected: dict[str, object] = {}
         self._seed, self._recovery_seconds = seed, recovery_seconds
-        self._image = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
+        self.image = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
         self._channel: Any = grpc.insecure_channel(
             f"127.0.0.1:{self.grpc}",
             options=[("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200)],
         )
         # Threads share the client; each request has a connection of its own while it lasts.
-        self._client = httpx.Client(timeout=60, limits=httpx.Limits(max_connections=None))
-        self._records: object = None
+        self._client = httpx.Client(timeout=60, limits=httpx.Limits(max_connections=None), headers=headers)
+        self._headers = headers
 
     def start(self) -> None:
         """Start the server, and wait until it is ready."""
         self.server = ServerProcess(
             "--model-repository", str(self.models), "--allow-code", "--repository-poll-seconds", "0.5",
             "--port", str(self.http), "--grpc-port", str(self.grpc), "--tensorflow-serving-port", str(self.tensorflow),
-            "--record", str(self.store), "--drain-timeout", "20",
+            "--drain-timeout", "20", *self.options,
         )  # fmt: skip
         self.logs.append(self.server.log)
         wait_until(lambda: self.server.process.poll() is not None or self._is_ready(), 180)
@@ -162,8 +175,8 @@ class Soak:
             raise RuntimeError("".join(self.server.log[-5:]))
 
     def learn(self) -> None:
-        """Keep the answer to the image, which later answers must equal."""
-        self._records = self._data("m-detector", self._image_body(), "first")
+        """Keep the answers to the fixed requests, which later answers must equal."""
+        self.expected = {name: self.surfaces()[name](model, 0.0, "first") for name, model in self.fixed.items()}
 
     def stop(self, number: int, expected: int) -> None:
         """Send a signal, and wait until the server has exited."""
@@ -187,16 +200,16 @@ class Soak:
         """Send requests one after the other."""
         chance = random.Random(self._seed * 1000 + index)
         while not until():
-            surface, send = chance.choice(list(self._surfaces().items()))
-            models = (STEADY, UNLOADED, REPLACED, BROKEN, ISOLATED) if surface != "chariot-v2-kserve" else ("detector",)
-            self._send(surface, chance.choice(models), send, chance)
+            surface, send = chance.choice(list(self.surfaces().items()))
+            model = self.fixed.get(surface) or chance.choice((STEADY, UNLOADED, REPLACED, BROKEN, ISOLATED))
+            self._send(surface, model, send, chance)
 
-    def cause(self, kind: str, chance: random.Random) -> None:
-        """Inject a fault, and record when the server has recovered."""
-        window = Window(kind=kind, fault=FAULTS[kind], started=time.monotonic())
+    def cause(self, kind: str, chance: random.Random, fault: Fault | None = None) -> None:
+        """Inject a fault, by default the one of `FAULTS`, and record when the server has recovered."""
+        window = Window(kind=kind, fault=fault or FAULTS[kind], started=time.monotonic())
         self.windows.append(window)
         try:
-            FAULTS[kind].inject(self, chance)
+            window.fault.inject(self, chance)
             reverted = time.monotonic()
             wait_until(self._has_recovered, self._recovery_seconds)
             window.recovery = time.monotonic() - reverted
@@ -218,9 +231,7 @@ class Soak:
         for entry in self.entries:
             if entry.note or (entry.status != 200 and not any(window.explains(entry) for window in self.windows)):
                 yield f"{entry.surface}, {entry.model}: {entry.status} {entry.note} (request {entry.id})"
-        with closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as connection:
-            statement = "SELECT request_id, count(*) FROM recordings WHERE error IS NULL GROUP BY request_id"
-            rows = dict(connection.execute(statement))
+        rows = self.recorded()
         recorded = [entry for entry in self.entries if entry.status == 200]
         yield from (f"request {entry.id}: {n} rows" for entry in recorded if (n := rows.get(entry.id, 0)) != 1)
         for line in (line for log in self.logs for line in log):
@@ -228,6 +239,27 @@ class Soak:
                 if "exception" not in json.loads(line):
                     continue
             yield f"log: {line[:2000]}"
+
+    def recorded(self) -> Mapping[str, int]:
+        """Return the number of recorded inferences by request id."""
+        with closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as connection:
+            return dict(connection.execute(RECORDED))
+
+    def surfaces(self) -> Mapping[str, Send]:
+        """Return what sends a request, by the name of its protocol or feature."""
+        return {
+            "chariot-v2-kserve": lambda model, _, key: self.infer_image(model, key, {}),
+            "kserve-v2": lambda model, x, key: self._data(model, _v2(x), key)[0],
+            "kserve-v1": self._kserve_v1,
+            "tensorflow-serving": lambda model, x, key: self._kserve_v1(model, x, key, self.tensorflow),
+            "grps": self._grps,
+            "kserve-v2, gRPC": self._grpc,
+        }
+
+    def infer_image(self, model: str, key: str, parameters: object) -> Any:
+        """Return the records of the image."""
+        image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [self.image], "parameters": parameters}
+        return self._data(f"m-{model}", {"inputs": [image]}, key)
 
     def _send(self, surface: str, model: str, send: Send, chance: random.Random) -> None:
         request_id, x = f"{chance.getrandbits(64):x}", float(chance.randrange(10_000))
@@ -237,8 +269,8 @@ class Soak:
             answer = send(model, x, request_id)
             status = 200
             addends = before | self.addends if model == REPLACED else {2.0}
-            if model == "detector":
-                note = "" if answer == self._records else f"answered {str(answer)[:100]}"
+            if surface in self.expected:
+                note = "" if answer == self.expected[surface] else f"answered {str(answer)[:100]}"
             elif answer not in [x / 2 + addend for addend in addends]:
                 note = f"answered {answer} to {x}"
         except httpx.HTTPStatusError as error:
@@ -253,16 +285,6 @@ class Soak:
         self.entries.append(Entry(request_id, surface, model, started, time.monotonic(), status, note))
         if status == NO_ANSWER:
             time.sleep(0.1)
-
-    def _surfaces(self) -> Mapping[str, Send]:
-        return {
-            "chariot-v2-kserve": lambda model, _, key: self._data(f"m-{model}", self._image_body(), key),
-            "kserve-v2": lambda model, x, key: self._data(model, _v2(x), key)[0],
-            "kserve-v1": self._kserve_v1,
-            "tensorflow-serving": lambda model, x, key: self._kserve_v1(model, x, key, self.tensorflow),
-            "grps": self._grps,
-            "kserve-v2, gRPC": self._grpc,
-        }
 
     def _data(self, model: str, body: object, key: str) -> Any:
         return self._json(f"/v2/models/{model}/infer", body, key)["outputs"][0]["data"]
@@ -279,7 +301,7 @@ class Soak:
         request: Any = message_class("inference.ModelInferRequest")(model_name=model)
         request.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(x)
         call = self._channel.unary_unary(INFER)
-        answer = call(request.SerializeToString(), timeout=60, metadata=(("x-request-id", key),))
+        answer = call(request.SerializeToString(), timeout=60, metadata=(("x-request-id", key), *self._headers.items()))
         reply: Any = message_class("inference.ModelInferResponse").FromString(answer)
         return reply.outputs[0].contents.fp32_contents[0]
 
@@ -289,9 +311,6 @@ class Soak:
     def _post(self, path: str, body: object, key: str, port: int = 0) -> httpx.Response:
         url = f"http://127.0.0.1:{port or self.http}{path}"
         return self._client.post(url, json=body, headers={"X-Request-ID": key})
-
-    def _image_body(self) -> object:
-        return {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [self._image]}]}
 
     def _is_ready(self) -> bool:
         with suppress(httpx.HTTPError):

@@ -15,7 +15,9 @@ from tests.support.polling import wait_until
 from tests.support.servers.ports import reserve_ports
 
 # Test data does not have to survive a power loss.
-_NO_DURABILITY = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+_NO_DURABILITY = ("-c", "fsync=off", "-c", "full_page_writes=off")
+_LOSSY = ("-c", "synchronous_commit=off")
+"""If the server is killed, commits of the last second may be lost."""
 
 _EMPTY = (
     # A test may have set this for the database.
@@ -33,20 +35,31 @@ class PostgresServer:
     Args:
         bin_folder: where its programs are.
         folder: for its data; belongs to the user it runs as.
+        lossy: whether a kill may lose commits, which takes less time.
     """
 
-    def __init__(self, bin_folder: Path, folder: Path) -> None:
+    def __init__(self, bin_folder: Path, folder: Path, *, lossy: bool = True) -> None:
         self._bin_folder = bin_folder
+        self._options = (*_NO_DURABILITY, *(_LOSSY if lossy else ()))
         self._database_count = 0
         (self.port,) = reserve_ports(1)
-        data = str(folder / "data")
-        self._run("initdb", "--pgdata", data, "--username", "tester", "--auth", "trust", "--no-sync")
-        command = self._command("postgres", "-D", data, "-p", str(self.port), "-k", "", *_NO_DURABILITY)
+        self._data = str(folder / "data")
+        self._run("initdb", "--pgdata", self._data, "--username", "tester", "--auth", "trust", "--no-sync")
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, and wait until it accepts connections."""
+        command = self._command("postgres", "-D", self._data, "-p", str(self.port), "-k", "", *self._options)
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
+
+    def kill(self) -> None:
+        """End the server as a crash does; `start` recovers its data."""
+        self._process.kill()
+        self._process.wait(120)
 
     def prepare(self) -> None:
-        """Wait until the server accepts connections, and create the database that tests reuse."""
-        wait_until(lambda: self._psql(["SELECT 1"], "postgres").returncode == 0)
+        """Create the database that tests reuse."""
         self._psql(["CREATE DATABASE reused"], "postgres").check_returncode()
 
     def close(self) -> None:
@@ -87,8 +100,11 @@ class PostgresServer:
 
 
 @contextmanager
-def run_postgres() -> Generator[PostgresServer]:
-    """Run a server. Without PostgreSQL, skip the test, except in CI, where `make test-slow` installs it."""
+def run_postgres(*, lossy: bool = True) -> Generator[PostgresServer]:
+    """Run a server; `lossy` as in `PostgresServer`.
+
+    Without PostgreSQL, skip the test, except in CI, where `make test-slow` installs it.
+    """
     bin_folder = _find_bin_folder()
     if bin_folder is None:
         missing = "PostgreSQL is not installed: apt-get install postgresql"
@@ -99,7 +115,7 @@ def run_postgres() -> Generator[PostgresServer]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-        with closing(PostgresServer(bin_folder, folder)) as server:
+        with closing(PostgresServer(bin_folder, folder, lossy=lossy)) as server:
             server.prepare()
             yield server
     finally:
