@@ -4,7 +4,14 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-ALLOWED = ("soak.py", "soak_features.py", "benchmarks", "support/polling.py", "support/request_trace.py", "faults/grpc_flood.py")
+ALLOWED = (
+    "soak.py",
+    "soak_features.py",
+    "benchmarks",
+    "support/polling.py",
+    "support/request_trace.py",
+    "faults/grpc_flood.py",
+)
 """Programs that send load or trace requests, and the polling helper."""
 
 
