@@ -79,13 +79,13 @@ def run_server(
 
 
 @contextmanager
-def charioteer(*arguments: str) -> Iterator[RunningServer]:
-    """Run `charioteer serve`; its ports are `http`, `grpc` and `tensorflow_serving`."""
+def charioteer(*arguments: str, folder: Path = ROOT) -> Iterator[RunningServer]:
+    """Run `charioteer serve` of the checkout `folder`; its ports are `http`, `grpc` and `tensorflow_serving`."""
     ports = dict(zip(("http", "grpc", "tensorflow_serving"), reserve_ports(3), strict=True))
     listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"]), "--tensorflow-grpc-port", "0"]
     listening += ["--tensorflow-serving-port", str(ports["tensorflow_serving"]), "--log-format", "json"]
     command = [sys.executable, "-m", "app", "serve", *arguments, *listening]
-    with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready") as server:
+    with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready", folder=folder) as server:
         yield server
 
 

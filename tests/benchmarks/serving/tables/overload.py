@@ -9,9 +9,9 @@ from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tables.encodings import chariot
 from tests.benchmarks.serving.workload import Workload
 
-_CONNECTIONS = 300
+CONNECTIONS = 300
 _TIMES = (3, 10)
-_MODEL = "medium"
+MODEL = "medium"
 
 
 def overload(workload: Workload, seconds: float) -> Section:
@@ -25,15 +25,15 @@ def overload(workload: Workload, seconds: float) -> Section:
     for name, server_cores, load_cores, arguments in layouts:
         os.sched_setaffinity(0, server_cores)
         try:
-            with charioteer("--model", str(workload.folder / _MODEL), *arguments) as server:
+            with charioteer("--model", str(workload.folder / MODEL), *arguments) as server:
                 os.sched_setaffinity(0, load_cores)
-                request = chariot(server.ports["http"], _MODEL, workload.images["vga"])
+                request = request_for(workload, server)
                 flood(request, 2, 1)
                 rows += [[name, *row] for row in _rows(server, request, seconds)]
         finally:
             os.sched_setaffinity(0, cores)
     about = (
-        f"The medium model and the VGA image over {_CONNECTIONS} connections. Capacity is what four connections "
+        f"The medium model and the VGA image over {CONNECTIONS} connections. Capacity is what four connections "
         "reach in a closed loop, measured before each row. Each row offers a multiple of it. In the closed loop, "
         "every connection sends again at once and ignores `Retry-After`. Unsent requests found no idle connection, "
         "because the server does not read rejected ones for a while. If other programs share the machine, the share "
@@ -44,12 +44,17 @@ def overload(workload: Workload, seconds: float) -> Section:
     return Section(title="Overload", about=about, columns=columns, rows=rows)
 
 
+def request_for(workload: Workload, server: RunningServer) -> BenchmarkRequest:
+    """Return the request that all clients send."""
+    return chariot(server.ports["http"], MODEL, workload.images["vga"])
+
+
 def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for factor in (*_TIMES, 0):
-        capacity, cost = _measure(server, request, 4, seconds)
+        capacity, cost = measure(server, request, 4, seconds)
         rate = factor * capacity.rate
-        overloaded, overloaded_cost = _measure(server, request, _CONNECTIONS, seconds, rate)
+        overloaded, overloaded_cost = measure(server, request, CONNECTIONS, seconds, rate)
         answered, rejected = overloaded.statuses.get(200, 0), overloaded.statuses.get(429, 0)
         rows.append(
             [
@@ -65,7 +70,7 @@ def _rows(server: RunningServer, request: BenchmarkRequest, seconds: float) -> l
     return rows
 
 
-def _measure(
+def measure(
     server: RunningServer, request: BenchmarkRequest, connections: int, seconds: float, rate: float = 0.0
 ) -> tuple[LoadResult, float]:
     """Run a flood, and return its result and the server's CPU seconds for each answer."""
