@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 import numpy as np
 
-from app.core.wire.lone_surrogates import SURROGATE, HiddenTexts
+from app.core.wire.lone_surrogates import SURROGATE, hide_surrogates, restore_surrogates
 from metadata.request import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -82,9 +82,10 @@ def read_json(
     except msgspec.ValidationError as error:
         raise validation_error(error, path, expected_type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if (hidden := HiddenTexts(bytes(body))).texts:
+        if (hidden := hide_surrogates(received := bytes(body))) != received:
             with suppress(LookupError):
-                return cast("T", hidden.restore(read_json(hidden.body, expected_type, path, subject=subject)))
+                decoded = read_json(hidden, expected_type, path, subject=subject)
+                return cast("T", restore_surrogates(decoded, hidden, received))
         raise _image_error(body, path) or _diagnose(memoryview(body), error, path, subject) from None
     except RecursionError:
         raise invalid("Expected JSON that is not nested too deeply", path) from None
