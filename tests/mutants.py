@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant("    if unknown is not None:\n        message", "    if False:\n        message", _GOLDEN),
     Mutant("if missing is not None:\n        raise invalid(f\"Expected a value for the input", "if False:\n        raise invalid(f\"Expected a value for the input", _GOLDEN),
     Mutant("if len(specs) == 1 and not _is_named(instances[0], root)", "if len(specs) == 1", _GOLDEN),
-    Mutant("id=wire.id or request_id", "id=request_id", "core/protocols/chariot"),
+    Mutant("id=wire.id or context.request_id", "id=context.request_id", "core/protocols/chariot"),
     Mutant("if not lines:\n            raise invalid", "if False:\n            raise invalid", _GOLDEN),
     Mutant("if len(wire_responses) == 1", "if False", "core/protocols/chariot"),
     Mutant("orientation in _TRANSPOSED", "orientation not in _TRANSPOSED", _IMAGES),

@@ -3,7 +3,7 @@
 The platform calls ``/v2/models/m-<id>/infer/``. Its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -13,16 +13,23 @@ from litestar import Response
 
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import CHARIOT_PREFIX
+from app.core.engine.request_context import RequestContext
+from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
 from app.core.protocols.protocol import (
     Endpoint,
     HttpRequest,
     ModelReady,
-    StartCall,
     infer_endpoint,
     json_response,
     probe_endpoint,
     read_endpoint,
 )
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+
+Decode = Callable[[RequestHead, bytes, RequestContext, Limits], InferenceRequest]
 
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
@@ -30,12 +37,19 @@ _is_chariot = methodcaller("startswith", CHARIOT_PREFIX)
 
 
 def chariot_endpoints(
-    engine: Engine, start: StartCall, *, body: Any, answer: Any, media_types: Sequence[str] = ()
+    engine: Engine,
+    decode: Decode,
+    encode: Callable[[InferenceResponse], HttpResponse],
+    *,
+    body: Any,
+    answer: Any,
+    media_types: Sequence[str] = (),
+    map_error_path: Callable[[RequestHead, InferenceError], InferenceError] = lambda _, error: error,
 ) -> Sequence[Endpoint]:
     """Return the endpoints for readiness, liveness, and inference on all of Chariot's paths.
 
-    `start`, `body`, `answer` and `media_types` are fields of the inference endpoints. The context that `start` gets has
-    the name of the model.
+    The context that `decode` gets has the name of the model. `map_error_path` returns an error with its path in terms
+    of the protocol. `body`, `answer` and `media_types` are fields of the inference endpoints.
     """
 
     async def ready(_: HttpRequest) -> Response[bytes]:
@@ -50,7 +64,12 @@ def chariot_endpoints(
 
     infer = partial(
         infer_endpoint,
-        start=start,
+        start=lambda head, body, context: CodecCall(
+            model_name=context.model_name,
+            decode=partial(decode, head, body, context, engine.limits),
+            encode=encode,
+            map_error_path=partial(map_error_path, head),
+        ),
         body=body,
         answer=answer,
         media_types=media_types,

@@ -5,14 +5,13 @@ The image has its parameters as a JSON object in the header ``chariot-inference-
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import msgspec
 
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.chariot_paths import chariot_endpoints
-from app.core.protocols.inference_call import JSON, CodecCall, HttpResponse, RequestHead, media_type_of
+from app.core.protocols.inference_call import JSON, HttpResponse, RequestHead, media_type_of
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.wire.bytes_elements import BinaryElement, StringElement
 from app.core.wire.error_paths import map_path, move
@@ -45,25 +44,17 @@ class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
 
 
-def decode(
-    body: bytes,
-    *,
-    media_type: str,
-    parameters_header: str | None,
-    model_name: str,
-    model_version: str | None,
-    request_id: str,
-    limits: Limits | None = None,
-) -> InferenceRequest:
-    """Decode a request's body by its `media_type`, which has no parameters and may be empty.
+def decode(head: RequestHead, body: bytes, context: RequestContext, limits: Limits) -> InferenceRequest:
+    """Decode a request's body by its media type, which may be missing.
 
     Raise INVALID_REQUEST naming the field, and the object if there are several; TOO_LARGE for more JSON than `limits`
     allow.
     """
+    media_type = _media_type(head)
     if media_type in (JSON, ""):
         inputs = [_json_input(body, "inputs[0]", limits)]
     elif media_type == JSON_LINES:
-        if limits is not None and (count := body.count(b"\n")) > limits.max_entries:
+        if (count := body.count(b"\n")) > limits.max_entries:
             raise too_large(limits.max_entries, "lines in one body (--max-entries)", count)
         lines = [line for line in body.split(b"\n") if line.strip()]
         if not lines:
@@ -72,8 +63,9 @@ def decode(
     elif media_type == _FORM:
         raise invalid("Expected the image itself, got a form: with curl, use --data-binary @FILE instead of -F", "body")
     else:
-        inputs = [_raw_input(body, parameters_header, limits)]
-    return InferenceRequest(id=request_id, model_name=model_name, model_version=model_version, inputs=tuple(inputs))
+        inputs = [_raw_input(body, head.headers.get(PARAMETERS_HEADER), limits)]
+    name, request_id = context.model_name, context.request_id
+    return InferenceRequest(id=request_id, model_name=name, model_version=head.version, inputs=tuple(inputs))
 
 
 def encode(response: InferenceResponse) -> HttpResponse:
@@ -90,8 +82,9 @@ def encode(response: InferenceResponse) -> HttpResponse:
     return HttpResponse(content=_encoder.encode_lines(wire_responses), media_type=JSON_LINES)
 
 
-def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
+def map_error_path(head: RequestHead, error: InferenceError) -> InferenceError:
     """Return `error` with its path in this protocol's terms: ``input``, ``parameters``, and the object's number."""
+    media_type = _media_type(head)
     places = _JSON_PLACES if media_type in (JSON, JSON_LINES, "") else _IMAGE_PLACES
 
     def input_path(index: int, subpath: str) -> str:
@@ -101,13 +94,17 @@ def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
     return map_path(error, input_path)
 
 
-def _json_input(text: bytes, path: str, limits: Limits | None) -> BytesTensor:
+def _media_type(head: RequestHead) -> str:
+    return media_type_of(head.headers.get("content-type", ""))
+
+
+def _json_input(text: bytes, path: str, limits: Limits) -> BytesTensor:
     wire = read_json(text, WireRequest, path, limits)
     parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
     return _input(StringElement(wire.input), parameters)
 
 
-def _raw_input(body: bytes, parameters_header: str | None, limits: Limits | None) -> BytesTensor:
+def _raw_input(body: bytes, parameters_header: str | None, limits: Limits) -> BytesTensor:
     if not body:
         raise invalid("Expected an encoded image, got an empty body")
     if parameters_header is None:
@@ -128,26 +125,15 @@ class ChariotV2(HttpProtocol):
     request_headers = (PARAMETERS_HEADER,)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
-            media_type = media_type_of(head.headers.get("content-type", ""))
-            return CodecCall(
-                model_name=context.model_name,
-                decode=partial(
-                    decode,
-                    body,
-                    media_type=media_type,
-                    parameters_header=head.headers.get(PARAMETERS_HEADER),
-                    model_name=context.model_name,
-                    model_version=head.version,
-                    request_id=context.request_id,
-                    limits=engine.limits,
-                ),
-                encode=encode,
-                map_error_path=partial(map_error_path, media_type=media_type),
-            )
-
-        media_types = (JSON_LINES, "image/*")
-        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse, media_types=media_types)
+        return chariot_endpoints(
+            engine,
+            decode,
+            encode,
+            map_error_path=map_error_path,
+            body=WireRequest,
+            answer=WireResponse,
+            media_types=(JSON_LINES, "image/*"),
+        )
 
     def error_body(self, error: InferenceError, /) -> bytes:
         # Striveworks' public engine uses `detail`; the platform's own errors use `error`.

@@ -1,7 +1,6 @@
 """The protocol chariot-v2-kserve: its routes, and the conversion of its bodies."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from operator import methodcaller
 
 import msgspec
@@ -9,7 +8,7 @@ import msgspec
 from app.core.engine.engine import Engine
 from app.core.engine.request_context import RequestContext
 from app.core.protocols.chariot_paths import chariot_endpoints
-from app.core.protocols.inference_call import CodecCall, HttpResponse, RequestHead
+from app.core.protocols.inference_call import HttpResponse, RequestHead
 from app.core.protocols.protocol import Endpoint, HttpProtocol
 from app.core.wire.bytes_elements import string_elements
 from app.core.wire.json_body import read_json, read_parameters_object
@@ -62,10 +61,8 @@ class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Sequence[WireOutput]
 
 
-def decode(
-    body: bytes, *, model_name: str, model_version: str | None, request_id: str, limits: Limits | None = None
-) -> InferenceRequest:
-    """Decode a request's body. `request_id` applies if the body has no id; `limits` bound its JSON.
+def decode(head: RequestHead, body: bytes, context: RequestContext, limits: Limits | None = None) -> InferenceRequest:
+    """Decode a request's body. The id of `context` applies if the body has none; `limits` bound its JSON.
 
     Raise INVALID_REQUEST naming the field.
     """
@@ -83,9 +80,9 @@ def decode(
             datatype = read_datatype(tensor.datatype, f"{path}.datatype")
             inputs.append(numeric_tensor(tensor.name, datatype, tensor.shape, tensor.data, parameters, path))
     return InferenceRequest(
-        id=wire.id or request_id,
-        model_name=model_name,
-        model_version=model_version,
+        id=wire.id or context.request_id,
+        model_name=context.model_name,
+        model_version=head.version,
         inputs=tuple(inputs),
         parameters=read_parameters_object(wire.parameters, "parameters") if wire.parameters else {},
         lenient_inputs=True,
@@ -118,18 +115,4 @@ class ChariotV2KServe(HttpProtocol):
     name = "chariot-v2-kserve"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def start(head: RequestHead, body: bytes, context: RequestContext) -> CodecCall:
-            return CodecCall(
-                model_name=context.model_name,
-                decode=partial(
-                    decode,
-                    body,
-                    model_name=context.model_name,
-                    model_version=head.version,
-                    request_id=context.request_id,
-                    limits=engine.limits,
-                ),
-                encode=encode,
-            )
-
-        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
+        return chariot_endpoints(engine, decode, encode, body=WireRequest, answer=WireResponse)

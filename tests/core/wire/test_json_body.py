@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.protocols.chariot_v2_kserve import WireRequest, decode
+from app.core.protocols.inference_call import RequestHead
 from app.core.wire.json_body import check_json, read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
+from tests.core.engine.engines import new_context
 from tests.support.rejection import rejects
 
 JSON_VALUES = st.recursive(
@@ -48,7 +50,7 @@ def test_any_bytes_are_read_or_rejected(target: Any, body: bytes) -> None:
 def test_any_input_is_decoded_or_rejected(wire: dict[str, Any]) -> None:
     body = json.dumps({"inputs": [wire]}).encode()
     try:
-        decoded = decode(body, model_name="m", model_version=None, request_id="r")
+        decoded = decode(RequestHead(target="m", headers={}), body, new_context())
     except InferenceError as error:
         caught = error
         assert caught.kind is ErrorKind.INVALID_REQUEST

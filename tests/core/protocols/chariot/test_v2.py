@@ -9,9 +9,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.protocols.chariot_v2 import JSON_LINES, decode
-from app.core.protocols.inference_call import JSON
+from app.core.protocols.inference_call import JSON, RequestHead
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
+from tests.core.engine.engines import new_context
 from tests.support.data.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
@@ -83,9 +84,8 @@ def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client,
 
 
 def test_body_of_too_many_lines_is_rejected_before_they_are_split() -> None:
-    options: dict[str, Any] = {"model_name": "m", "model_version": "2", "request_id": "r", "parameters_header": None}
-    options |= {"media_type": JSON_LINES, "limits": Limits(max_entries=30)}
+    head, limits = RequestHead(target="m", headers={"content-type": JSON_LINES}), Limits(max_entries=30)
     line = json_lines(request_object())
-    assert len(decode(line + b"\n" * 30, **options).inputs) == 1
+    assert len(decode(head, line + b"\n" * 30, new_context(), limits).inputs) == 1
     with pytest.raises(InferenceError, match=r"at most 30 lines in one body \(--max-entries\), got 31"):
-        decode(line + b"\n" * 31, **options)
+        decode(head, line + b"\n" * 31, new_context(), limits)
