@@ -24,8 +24,7 @@ from app.core.plugin_loading import LoadedPlugins, PluginError, enabled, find
 
 if TYPE_CHECKING:
     from app.core.api import GraphFileReader, GrpcProtocol, HttpProtocol, Layout, PythonLibrary
-    from app.core.settings.model import ModelSettings
-    from app.core.settings.server import ModelOptions, ServerSettings
+    from app.core.settings.server import ServerSettings
 
 T = TypeVar("T")
 ProtocolT = TypeVar("ProtocolT", bound="HttpProtocol | GrpcProtocol")
@@ -48,26 +47,22 @@ class PluginRegistry(LoadedPlugins):
     """
 
     @cached_property
-    def settings_class(self) -> "type[ServerSettings]":
-        """Return the class of all options of ``serve``, of core and of every plugin, in one object."""
+    def settings(self) -> type[Any]:
+        """Return `ServerSettings` with the options of every plugin: all options of ``serve`` in one object."""
         return self._composed_options(_SERVER_SETTINGS.load(), "settings")
 
     @cached_property
-    def model_options_class(self) -> "type[ModelOptions]":
-        """Return the class of the options of commands that load models, of core and of every plugin."""
+    def model_options(self) -> type[Any]:
+        """Return `ModelOptions` with the options of every plugin, for commands that load models."""
         return self._composed_options(_MODEL_OPTIONS.load(), "model_options")
 
     def _composed_options(self, base: type[T], hook: str) -> type[T]:
         parts = [part for plugin in self.loaded.values() for part in getattr(plugin, hook)]
         return dataclass(frozen=True, kw_only=True)(type(base.__name__, (*reversed(parts), base), {}))
 
-    def model_options(self, **options: Any) -> "ModelOptions":
-        """Return options of core and of plugins for models."""
-        return self.model_options_class(**options)
-
     @cached_property
-    def model_settings_class(self) -> "type[ModelSettings]":
-        """Return the class of the settings of a model, of core and of every plugin."""
+    def model_settings(self) -> type[Any]:
+        """Return `ModelSettings` with the settings of every plugin for a model."""
         base = _MODEL_SETTINGS.load()
         # Settings name task types and parameters, so that these must exist before the first settings are read.
         _ = self.task_types, self.parameters
@@ -83,14 +78,6 @@ class PluginRegistry(LoadedPlugins):
         if added:
             _ADD_PARAMETERS.load()(ref.load() for plugin in self.loaded.values() for ref in plugin.parameters)
         return added
-
-    def model_settings(self, **values: Any) -> "ModelSettings":
-        """Return settings of core and of plugins for a model."""
-        return self.model_settings_class(**values)
-
-    def settings(self, **options: Any) -> "ServerSettings":
-        """Return the settings of a server with these options of core and of plugins."""
-        return self.settings_class(**options)
 
     @cached_property
     def commands(self) -> Mapping[str, Command]:
@@ -234,16 +221,10 @@ def _failure(plugin: Plugin, hook: str, error: Exception) -> PluginError:
 
 def __getattr__(name: str) -> Any:
     """Return a composed class under its name, so that its objects can be pickled for other processes."""
-    if name in _COMPOSED:
-        return getattr(registry(), _COMPOSED[name])
+    properties = {"ModelOptions": "model_options", "ModelSettings": "model_settings", "ServerSettings": "settings"}
+    if name in properties:
+        return getattr(registry(), properties[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_COMPOSED = {
-    "ModelOptions": "model_options_class",
-    "ModelSettings": "model_settings_class",
-    "ServerSettings": "settings_class",
-}
 
 
 @cache

@@ -68,7 +68,7 @@ def _show_help(command: str) -> None:
 def _send_requests() -> None:
     """Start a server, and send requests to it over each protocol of core."""
     # Plugins have ports of their own.
-    ports = [field.name for field in fields(registry().settings_class) if field.name.endswith("_port")]
+    ports = [field.name for field in fields(registry().settings) if field.name.endswith("_port")]
     settings = registry().settings(**dict.fromkeys(ports, 0))
     options = ModelOptions(model_repository=ROOT / "fixtures" / "models")
     service = Service(settings, lambda: [source for source in find_models(options) if source.name in _IMAGES])

@@ -26,7 +26,7 @@ def takes_models(command: CommandT) -> CommandT:
 
     Its help lists the options that the help of ``serve`` lists, and ``--help-all`` lists all.
     """
-    kind: Any = registry().model_options_class
+    kind: Any = registry().model_options
     annotation = Annotated[kind, RARE]
     signature = inspect.signature(command)
     options = signature.parameters["options"].replace(annotation=annotation, default=kind())

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     _Models = ModelOptions
     _Plugins = object
 else:
-    _Models = registry().model_options_class
+    _Models = registry().model_options
     _kinds = [kind for plugin in registry().loaded.values() for kind in plugin.settings]
     _fields = [(kind.__name__, kind | None, None) for kind in _kinds]
     # cyclopts reads no class of the module `types`, which is the default.
@@ -68,8 +68,8 @@ def serve(
     config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
-    models, network = models or registry().model_options(), network or ListeningSettings()
-    models = with_path(models, path)
+    models = with_path(registry().model_options() if models is None else models, path)
+    network = network or ListeningSettings()
     if models.demo and network.grpc is None and isinstance(network.grpc_port, DefaultPort):
         # Trying the server must not fail because another program has a port that is not needed.
         network = replace(network, grpc=False)

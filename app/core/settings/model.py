@@ -225,7 +225,7 @@ def read_settings(folder: Path) -> ModelSettings:
 
     Raise ModelError naming the file and the invalid field.
     """
-    path, kind = folder / SETTINGS_FILE, registry().model_settings_class
+    path, kind = folder / SETTINGS_FILE, registry().model_settings
     try:
         return read_json_file(path, kind) if path.is_file() else kind()
     except ModelError as error:
@@ -240,7 +240,7 @@ def _known_names(error_text: str) -> str:
         return f"; the {advice}"
     is_task = unknown[1] == "task_type"
     topic = "model setting" if "unknown field" in unknown[0] else "task" if is_task else "choice"
-    known = all_task_types() if is_task else known_names(registry().model_settings_class, unknown[1] or "")
+    known = all_task_types() if is_task else known_names(registry().model_settings, unknown[1] or "")
     return f"; known are {', '.join(known)}{registry().advice(topic, unknown[2])}"
 
 

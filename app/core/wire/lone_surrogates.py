@@ -5,6 +5,7 @@ undecoded parts are taken from the body as it was received.
 """
 
 import re
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -32,15 +33,14 @@ def restore_surrogates(value: object, hidden: bytes, body: bytes) -> object:
         return msgspec.Raw(body[start : start + len(memoryview(value))])
     if isinstance(value, str) and _PLACEHOLDER in value:
         raise LookupError
+    restore = partial(restore_surrogates, hidden=hidden, body=body)
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            msgspec.structs.force_setattr(value, name, restore_surrogates(getattr(value, name), hidden, body))
+            msgspec.structs.force_setattr(value, name, restore(getattr(value, name)))
     elif isinstance(value, dict):
-        members = cast("dict[Any, Any]", value).items()
-        restored = [[restore_surrogates(item, hidden, body) for item in member] for member in members]
-        return dict(restored)
+        return {restore(name): restore(member) for name, member in cast("dict[Any, Any]", value).items()}
     elif isinstance(value, list):
-        return [restore_surrogates(item, hidden, body) for item in cast("list[Any]", value)]
+        return list(map(restore, cast("list[Any]", value)))
     return value
 
 

@@ -15,7 +15,7 @@ from app.core.settings.server import ModelOptions, ServerSettings, SettingsError
 
 T = TypeVar("T")
 
-_MODEL_OPTIONS = tuple(field.name for field in fields(registry().model_options_class) if field.name != "demo")
+_MODEL_OPTIONS = tuple(field.name for field in fields(registry().model_options) if field.name != "demo")
 """The user config of the ingress, which applies without a restart. Every path must exist on every node."""
 _NOT_BEHIND_RAY: Mapping[str, object] = {
     "grpc": False,
@@ -75,7 +75,7 @@ def model_options(user_config: Mapping[str, object], subject: str = "user_config
         if name not in _MODEL_OPTIONS:
             expected = ", ".join(_MODEL_OPTIONS)
             raise SettingsError(f"{subject}: Object contains unknown field `{name}`; expected {expected}")
-    return _convert(user_config, registry().model_options_class, subject, _MODEL_OPTIONS)
+    return _convert(user_config, registry().model_options, subject, _MODEL_OPTIONS)
 
 
 def server_settings(settings: Mapping[str, object]) -> ServerSettings:
@@ -83,7 +83,7 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
 
     Raise SettingsError naming the setting that is unknown, not available behind Ray, or out of its range.
     """
-    kind = registry().settings_class
+    kind = registry().settings
     known = {field.name for field in fields(kind)} - _NOT_BEHIND_RAY.keys()
     for name in settings:
         if name in _CONNECTION_SETTINGS:

@@ -46,7 +46,7 @@ def candidates_for(*, is_graph: bool, cores: int) -> Sequence[Candidate]:
 def with_candidate(source: ModelSource, candidate: Candidate) -> ModelSource:
     """Return the model with the settings of a candidate."""
     settings = _merged(msgspec.to_builtins(source.settings, enc_hook=str), candidate)
-    changed = msgspec.convert(settings, registry().model_settings_class, dec_hook=decode_task_type)
+    changed = msgspec.convert(settings, registry().model_settings, dec_hook=decode_task_type)
     return msgspec.structs.replace(source, settings=changed)
 
 

@@ -57,7 +57,7 @@ def test_help_all_shows_every_option(name: str) -> None:
     # Which options are rare is read at the start of a process.
     command = [sys.executable, "-m", "app", *name.split(), "--help-all"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    options = registry().settings_class if name == "serve" else registry().model_options_class
+    options = registry().settings if name == "serve" else registry().model_options
     names = [f"--{field.replace('_', '-')}" for field in options.__dataclass_fields__]
     assert [option for option in names if option not in text] == []
     assert "More options" not in text

@@ -87,7 +87,7 @@ def test_section_is_an_object_and_without_a_name_its_fields_are_top_level() -> N
 def test_setting_that_exists_already_is_rejected(section: str, name: str) -> None:
     plugins = PluginRegistry([plugin("a", section), plugin("b", section)])
     with pytest.raises(PluginError, match=f"already has the model setting {name}"):
-        assert plugins.model_settings_class
+        assert plugins.model_settings
 
 
 def test_unknown_setting_names_the_skipped_plugin_that_has_it() -> None:

@@ -15,5 +15,5 @@ def settings_of_main_port(**options: Any) -> ServerSettings:
 
 def settings_of_all_ports(*, enabled: bool = True, **options: Any) -> ServerSettings:
     """Return settings with these options for a server that opens all ports of its plugins, if enabled."""
-    known = {field.name for field in fields(registry().settings_class)} & {"grpc", "tensorflow_serving"}
+    known = {field.name for field in fields(registry().settings)} & {"grpc", "tensorflow_serving"}
     return registry().settings(**dict.fromkeys(known, enabled), **options)
