@@ -32,9 +32,9 @@ Field = tuple[str, Any, Any]
 """The name, type and default of a field."""
 
 # The settings of core are named, not imported: this module is below all others of core, so that these can ask it.
-_SERVER_SETTINGS = Ref["type[ServerSettings]"]("app.core.settings.server:ServerSettings")
-_MODEL_OPTIONS = Ref["type[ModelOptions]"]("app.core.settings.server:ModelOptions")
-_MODEL_SETTINGS = Ref["type[ModelSettings]"]("app.core.settings.model:ModelSettings")
+_SERVER_SETTINGS = Ref[type[Any]]("app.core.settings.server:ServerSettings")
+_MODEL_OPTIONS = Ref[type[Any]]("app.core.settings.server:ModelOptions")
+_MODEL_SETTINGS = Ref[type[Any]]("app.core.settings.model:ModelSettings")
 _WITH_ENDPOINTS = Ref[Any]("app.core.protocols.extension:with_endpoints")
 _WITH_METHODS = Ref[Any]("app.core.protocols.extension:with_methods")
 _ADD_PARAMETERS = Ref[Callable[[Iterable[type[Struct]]], None]]("tasks.inference.parameters:add_parameters")

@@ -7,6 +7,7 @@ the reader of the log: a full pipe must not block workers or the event loop.
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import BinaryIO, cast
 
 _DELAY = 0.02
@@ -26,72 +27,62 @@ class LogLines:
         self._file = file
         self._delay = delay
         self._flush_timeout = flush_timeout
-        self._lock = threading.Lock()
         self._queued: list[bytes] = []
         self._lost = 0
-        self._pending = threading.Event()
-        self._urgent = threading.Event()
-        self._batch_written = threading.Condition(self._lock)
-        self._is_writing = False
-        self._thread: threading.Thread | None = None
+        self._is_urgent = self._is_writing = self._is_started = False
+        self._changed = threading.Condition()
 
     def info(self, line: bytes) -> None:
         """Queue a line that may be delayed."""
-        with self._lock:
+        with self._changed:
             if len(self._queued) >= MAX_QUEUED_LINES:
                 self._lost += 1
                 return
             self._queued.append(line)
-            if len(self._queued) > 1 and self._thread is not None:
-                return
-        self._wake_writer()
+            if len(self._queued) == 1 or not self._is_started:
+                self._wake_writer()
 
     msg = debug = info
 
     def warning(self, line: bytes) -> None:
         """Queue a line and write it without delay."""
-        self._urgent.set()
         self.info(line)
+        with self._changed:
+            self._is_urgent = True
+            self._wake_writer()
 
     error = critical = exception = fatal = failure = err = warn = warning
 
     def flush(self) -> None:
         """Write all queued lines and wait for that, at most for the flush timeout."""
-        self._urgent.set()
-        self._wake_writer()
-        with self._batch_written:
-            self._batch_written.wait_for(lambda: not (self._queued or self._is_writing), self._flush_timeout)
+        with self._changed:
+            self._is_urgent = True
+            self._wake_writer()
+            self._changed.wait_for(lambda: not (self._queued or self._is_writing), self._flush_timeout)
 
     def _wake_writer(self) -> None:
-        """Start the writer thread if needed, and wake it."""
-        with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(target=self._write_batches, name="log", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # The system cannot start a thread now; the next line tries again.
-                    return
-                self._thread = thread
-        self._pending.set()
+        """Start the writer thread if needed, and wake it. Call this with the lock held."""
+        if not self._is_started:
+            # If the system cannot start a thread now, the next line tries again.
+            with suppress(RuntimeError):
+                threading.Thread(target=self._write_batches, name="log", daemon=True).start()
+                self._is_started = True
+        self._changed.notify_all()
 
     def _write_batches(self) -> None:
         while True:
-            self._pending.wait()
-            self._pending.clear()
-            self._urgent.wait(self._delay)
-            self._urgent.clear()
-            with self._lock:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queued)
+                self._changed.wait_for(lambda: self._is_urgent, self._delay)
                 lines, self._queued = self._queued, []
                 lost, self._lost = self._lost, 0
-                self._is_writing = True
+                self._is_urgent, self._is_writing = False, True
             if lost:
                 lines.append(b'{"event":"log lines lost","lines":%d,"level":"warning"}' % lost)
-            if lines:
-                self._write(memoryview(b"\n".join([*lines, b""])))
-            with self._batch_written:
+            self._write(memoryview(b"\n".join([*lines, b""])))
+            with self._changed:
                 self._is_writing = False
-                self._batch_written.notify_all()
+                self._changed.notify_all()
 
     def _write(self, lines: memoryview) -> None:
         try:
