@@ -1,6 +1,5 @@
 """Commands with the options of a user, and the limits on images of commands that run a model."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,12 +86,6 @@ def test_predict_says_that_nothing_was_found() -> None:
     assert (completed.returncode, completed.stdout) == (0, "detector: nothing found\n"), completed.stderr
 
 
-def test_predict_prints_json() -> None:
-    completed = charioteer("predict", IMAGES / "scene.jpg", "--model", MODELS / "detector", "--top-k", "1", "--json")
-    (record,) = json.loads(completed.stdout)
-    assert list(record) == ["label", "score", "xmin", "ymin", "xmax", "ymax"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,22 +108,6 @@ def test_predict_prints_an_error(arguments: tuple[str | Path, ...], message: str
     assert completed.returncode == 1
     assert message in completed.stderr
     assert "Traceback" not in completed.stderr
-
-
-def test_models_command_shows_every_column_beside_a_long_name(tmp_path: Path) -> None:
-    folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "repository" / ("n" * 200))
-    completed = charioteer("models", "--model-repository", folder.parent)
-    assert completed.returncode == 0, completed.stderr
-    assert "TENSOR" in completed.stdout
-    assert completed.stdout.count("n") >= 200
-
-
-def test_version_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
-    folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "model")
-    (folder / "model-settings.json").write_text('{"name": "[red]n", "version": "[b]"}')
-    completed = charioteer("check", folder)
-    assert completed.returncode == 0, completed.stderr
-    assert "[red]n [b]" in completed.stdout
 
 
 def test_check_prints_task_labels_and_preprocessing() -> None:

@@ -71,13 +71,6 @@ def test_successful_inference_is_observed_once_with_all_fields() -> None:
     assert abs(time.time_ns() - event.timestamp) < 600e9
 
 
-def test_response_has_id_version_and_only_echoed_parameters() -> None:
-    with running() as engine:
-        response = run_request(engine, lambda: request(metadata="x", top_k=5), lambda response: response)
-    assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
-    assert [dict(output.parameters) for output in response.outputs] == [{"metadata": "x"}]
-
-
 def test_failing_observer_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     first, last = EventRecorder(), EventRecorder()
     with running(first, FailingObserver(), last) as engine:

@@ -1,6 +1,7 @@
 """Test how request information is read from a gRPC call of any service."""
 
 import asyncio
+import math
 from typing import Any, NoReturn, cast
 
 import grpc
@@ -45,13 +46,14 @@ class FakeCall:
         (1.5, "250", 0.25),
         (1.5, "9000", 1.5),
         (1.5, "1e99", 1e96),
+        *((None, invalid, math.nan) for invalid in ("soon", "", "nan", "-5")),
     ],
 )
 def test_timeout_is_the_earlier_of_deadline_and_metadata(
     remaining: float | None, milliseconds: str | None, expected: float | None
 ) -> None:
     timeout = read_call_info(cast("Call", FakeCall(remaining, milliseconds)), "test").timeout
-    assert timeout == (None if expected is None else pytest.approx(expected))
+    assert timeout == (None if expected is None else pytest.approx(expected, nan_ok=True))
 
 
 class DisconnectedCall(FakeCall):

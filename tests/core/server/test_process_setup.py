@@ -8,7 +8,9 @@ import sys
 import threading
 import weakref
 
-from app.core.server.process_setup import release_free_memory, releasing_memory
+import pytest
+
+from app.core.server.process_setup import release_free_memory, releasing_memory, repeating
 
 _ARENAS = """
 import ctypes, threading
@@ -100,3 +102,19 @@ def test_memory_is_released_only_without_requests_in_flight() -> None:
             assert await asyncio.to_thread(released.wait, 30)
 
     asyncio.run(run())
+
+
+def test_action_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    succeeded, errors = asyncio.Event(), [RuntimeError("can't start new thread")]
+
+    async def act() -> None:
+        if errors:
+            raise errors.pop()
+        succeeded.set()
+
+    async def run() -> None:
+        async with repeating(act, 0, "not done"):
+            await asyncio.wait_for(succeeded.wait(), 60)
+
+    asyncio.run(run())
+    assert [record.message for record in caplog.records] == ["not done"]

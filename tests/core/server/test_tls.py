@@ -1,6 +1,5 @@
 """TLS with valid, broken and renewed certificates."""
 
-import asyncio
 import logging
 import os
 import ssl
@@ -27,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from app.core.server.tls import Certificates, load_certificates, not_after
 from app.core.settings.network import TransportSettings
 from app.core.settings.server import ServerSettings, SettingsError
-from tests.support.polling import wait_until, wait_until_async
+from tests.support.polling import wait_until
 from tests.support.servers.certificate_authority import CertificateAuthority, peer_certificate_serial
 from tests.support.servers.http_connections import (
     HttpTestServer,
@@ -101,16 +100,6 @@ def test_tls_before_1_2_is_rejected(server: HttpTestServer, authority: Certifica
 def test_plain_http_on_a_tls_port_is_closed(server: HttpTestServer) -> None:
     assert b"HTTP/1.1" not in server.send_and_read(LAST)
     wait_until(lambda: not server.metric_value("charioteer_connections"))
-
-
-@pytest.mark.slow
-def test_tls_client_that_stops_reading_is_disconnected(
-    files: tuple[Path, Path], authority: CertificateAuthority
-) -> None:
-    with tls_connection(files, authority, TransportSettings(write_timeout=0.5)) as (server, connection):
-        connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_until(lambda: server.metric_value("charioteer_connections") == 1)
-        wait_until(lambda: server.metric_value("charioteer_connections") == 0)
 
 
 def test_large_body_and_large_response_are_transferred_over_tls(
@@ -255,12 +244,6 @@ def test_not_after_equals_that_of_cryptography(authority: CertificateAuthority, 
     assert not_after(pem.decode()) == x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
 
 
-def test_not_after_of_text_without_certificate_raises_value_error() -> None:
-    for pem in ("", "nothing", "-----END CERTIFICATE----------BEGIN CERTIFICATE-----"):
-        with pytest.raises(ValueError, match="no certificate"):
-            not_after(pem)
-
-
 def test_expired_certificate_is_logged(authority: CertificateAuthority, caplog: pytest.LogCaptureFixture) -> None:
     Certificates(*authority.issue("server", not_after=datetime(2021, 1, 1, tzinfo=UTC)))
     assert "no longer valid" in caplog.text
@@ -296,25 +279,3 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
         with pytest.raises(SettingsError) as caught:
             load_certificates(ServerSettings(tls_cert=tls_cert, tls_key=tls_key, tls_client_ca=tls_client_ca))
         assert str(caught.value) == message
-
-
-class FlakyCertificates(Certificates):
-    """Fail the first check, as a system without a thread to run it does."""
-
-    checks = 0
-
-    def reload_if_changed(self) -> bool:
-        self.checks += 1
-        if self.checks == 1:
-            raise RuntimeError("can't start new thread")
-        return super().reload_if_changed()
-
-
-def test_failed_check_is_followed_by_another(files: tuple[Path, Path], caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> None:
-        certificates = FlakyCertificates(*files)
-        async with certificates.following(0.01):
-            await wait_until_async(lambda: certificates.checks > 1)
-
-    asyncio.run(asyncio.wait_for(run(), 60))
-    assert [record.message for record in caplog.records] == ["certificate not renewed"]

@@ -1,7 +1,6 @@
 """Streams: chunks in order, a bounded buffer, and one observation."""
 
 import asyncio
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
@@ -195,16 +194,6 @@ def test_reader_that_leaves_a_paused_stream_closes_it_at_once() -> None:
     asyncio.run(read())
     assert not engine.busy
     assert [event.model_name for event in observer.events] == ["detector", "speaker"]
-
-
-def test_streams_run_concurrently() -> None:
-    barrier = threading.Barrier(2, timeout=60)
-
-    async def run() -> list[list[Chunk]]:
-        return list(await asyncio.gather(collect(engine), collect(engine)))
-
-    engine = scripted_engine(ScriptedModel("a", " red", " circle", gate=barrier.wait))
-    assert ["".join(chunk.text for chunk in chunks) for chunks in asyncio.run(run())] == ["a red circle"] * 2
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from app.core.protocols.kserve_v1.cloud_events import event_headers
-from tests.core.protocols.kserve_v1.test_bad_input import assert_rejected as assert_json_error
 from tests.support.data.chariot import Client
 from tests.support.data.images import encode_base64, encode_image, rectangle
 
@@ -20,12 +19,6 @@ IMAGE = encode_image(rectangle())
 def post(client: Client, body: object, headers: dict[str, str], model: str = "half_plus_two") -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return client.post(f"/v1/models/{model}:predict", content=content, headers=headers)
-
-
-def assert_rejected(response: httpx.Response, message: str) -> None:
-    """Check for a plain JSON error, because KServe does not send errors as events."""
-    assert not [name for name in response.headers if name.startswith("ce-")]
-    assert_json_error(response, message)
 
 
 @pytest.mark.parametrize("extra_headers", [{"ce-time": "2026-11-21T10:00:00Z"}, {"ce-camera": "7", "content-type": ""}])
@@ -42,28 +35,10 @@ def test_binary_event_is_answered_with_event_headers(client: Client, extra_heade
     assert datetime.fromisoformat(event_headers["ce-time"]).tzinfo is not None
 
 
-def test_image_may_be_the_data_of_an_event(client: Client) -> None:
-    response = post(client, IMAGE, {**BINARY, "content-type": "image/png"}, "detector")
-    assert len(response.json()["predictions"]) == 1
-    assert response.headers["ce-id"] != "7"
-
-
 def test_every_response_event_has_a_unique_id(client: Client) -> None:
     ids = {post(client, DATA, BINARY).headers["ce-id"] for _ in range(5)}
     assert len(ids - {"7"}) == 5
     assert all(re.fullmatch(r"[0-9a-f-]{36}", event_id) for event_id in ids)
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_binary_event_without_required_attribute_is_rejected(client: Client, name: str) -> None:
-    missing = {key: header for key, header in BINARY.items() if key != name}
-    for headers in (missing, {**missing, name: ""}):
-        assert_rejected(post(client, DATA, headers), f"{name}: Expected all of")
-
-
-@pytest.mark.parametrize("version", ["0.3", "1.0.2"])
-def test_unsupported_cloud_events_version_is_rejected(client: Client, version: str) -> None:
-    assert_rejected(post(client, DATA, {**BINARY, "ce-specversion": version}), 'ce-specversion: Expected version "1.0"')
 
 
 def test_quoted_version_of_older_bindings_is_accepted(client: Client) -> None:

@@ -11,25 +11,6 @@ from tests.support.data.images import encode_image, rectangle
 from tests.support.servers.grpc_server import build_engine
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/detector"])
-def test_paths_may_end_in_a_slash(client: Client, path: str) -> None:
-    assert client.get(f"{path}/").json() == client.get(path).json()
-
-
-def test_unknown_paths_and_methods_return_a_json_error(client: Client) -> None:
-    for method, path, status in (
-        ("GET", "/v1", 404),
-        ("GET", "/v1/models/detector:predict", 405),
-        ("POST", "/v1/models/detector:fly", 404),
-        ("POST", "/v1/models/detector/versions/1:predict", 404),
-        ("GET", f"/v1/models/{'x' * 5000}", 404),
-    ):
-        response = client.request(method, path)
-        assert response.status_code == status, path
-        assert list(response.json()) == ["error"]
-        assert len(response.content) < 300
-
-
 def test_loading_model_is_listed_but_not_ready() -> None:
     app = create_app(build_engine(("detector",), loaded=False), [KServeV1()], CollectorRegistry(), 1000)
     with TestClient(app) as client:

@@ -113,19 +113,6 @@ def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: 
     assert (event.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
 
 
-def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, recorder: EventRecorder) -> None:
-    request = image_request("detector", parameters={"metadata": {"string_param": " of {all "}})
-    assert peer.call("ModelInfer", request).outputs[0].parameters["metadata"].string_param == " of {all "
-    request.inputs.add().CopyFrom(request.inputs[0])
-    request.inputs[0].parameters.get_or_create("metadata").string_param = "its own"
-    (output,) = peer.call("ModelInfer", request).outputs
-    assert {name: output.parameters[name].string_param for name in output.parameters} == {
-        "inputs[0].metadata": "its own",
-        "inputs[1].metadata": " of {all ",
-    }
-    assert len(recorder.events[-1].metadata.of()) == 2
-
-
 def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient) -> None:
     assert not peer.call("ModelInfer", number_request([1.0])).id
     assert peer.trailing_metadata["x-request-id"]

@@ -116,11 +116,6 @@ def test_text_is_sent_in_one_response_if_output_format_is_set(peer: GrpcTestClie
     assert is_final(item)
 
 
-def test_bad_parameter_of_a_text_request_is_an_in_band_error(peer: GrpcTestClient) -> None:
-    (item,) = peer.stream([question(max_new_tokens="many")])
-    assert "max_new_tokens" in item.error_message
-
-
 def test_stream_answers_before_the_next_request_arrives(peer: GrpcTestClient) -> None:
     request_queue: queue.Queue[Any] = queue.Queue()
     items = peer.stream(iter(request_queue.get, None))

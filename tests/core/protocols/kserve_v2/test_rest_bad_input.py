@@ -54,27 +54,15 @@ def test_invalid_header_length_is_rejected(client: Client, length: bytes | int) 
     head = json.dumps(binary()).encode()
     header = b"%d" % (len(head) + length) if isinstance(length, int) else length
     response = client.post("/v2/models/half_plus_two/infer", content=head + BLOCK, headers={HEADER.encode(): header})
-    assert_rejected(response, "" if isinstance(length, int) else "Inference-Header-Content-Length")
+    # Nine bytes more are beyond the body.
+    expected = {1: "", -1: "", 9: "Expected at most"}.get(length if isinstance(length, int) else 0, HEADER.title())
+    assert_rejected(response, expected)
     assert_still_serving(client)
-
-
-def test_header_length_beyond_the_body_is_rejected(client: Client) -> None:
-    content = json.dumps(one_input()).encode()
-    headers = {HEADER: str(len(content) + 1)}
-    response = client.post("/v2/models/half_plus_two/infer", content=content, headers=headers)
-    assert_rejected(response, "Expected at most")
 
 
 def test_binary_data_without_the_header_is_rejected(client: Client) -> None:
     content = json.dumps(binary()).encode() + BLOCK
     assert_rejected(client.post("/v2/models/half_plus_two/infer", content=content), "JSON")
-
-
-def test_conflicting_header_lengths_do_not_break_the_server(client: Client) -> None:
-    head = json.dumps(binary()).encode()
-    headers = [(HEADER, str(len(head))), (HEADER, "3")]
-    response = client.post("/v2/models/half_plus_two/infer", content=head + BLOCK, headers=headers)
-    assert response.status_code in (200, 400)
 
 
 BAD_BINARY: list[tuple[str, str, dict[str, Any], bytes, str]] = [
