@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.assembly.models import find_models, load
-from app.core.settings.model import ModelError, ModelSource
+from app.core.settings.model import ModelError
 from app.core.settings.server import DEMO_MODELS, ModelOptions
 
 FILE = DEMO_MODELS / "half_plus_two" / "model.onnx"
@@ -101,8 +101,3 @@ def test_settings_cannot_grant_permissions(tmp_path: Path) -> None:
         (tmp_path / "m" / "model-settings.json").write_text(json.dumps({name: True}))
         with pytest.raises(ModelError, match=f"unknown field `{name}`"):
             find_models(ModelOptions(model=tmp_path / "m"))
-
-
-def test_source_with_a_fault_is_rejected_before_files_are_opened(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="what was wrong"):
-        load(ModelSource(name="m", version="1", folder=tmp_path / "nowhere", fault="what was wrong"))

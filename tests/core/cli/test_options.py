@@ -99,19 +99,6 @@ def test_bad_file_is_rejected(content: str, message: str, tmp_path: Path, capsys
     assert message in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
-@pytest.mark.parametrize(
-    ("words", "value"),
-    [
-        ("serve --request-timeout", "inf"),
-        ("drift check baseline images --alpha", "1e999"),
-        ("inferences store --min-score", "nan"),
-    ],
-)
-def test_number_that_is_not_finite_is_rejected(words: str, value: str) -> None:
-    text = " ".join(charioteer(*words.split(), value).stderr.replace("│", "").split())
-    assert f'Invalid value "{float(value)}" for {words.split()[-1]}. Expected a finite number' in text
-
-
 def test_fraction_for_a_whole_number_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHARIOTEER_WORKERS", "2.0")
     for words in (["--port", "80.5"], ["--max-waiting", "0.9"], ["--burst", "1.5"]):

@@ -27,7 +27,6 @@ from tests.support.servers.server_process import ROOT, run_server
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 IMAGE = SCENE.read_bytes()
-BODY = {"inputs": [image_input(encode_base64(IMAGE))]}
 
 pytestmark = pytest.mark.slow
 
@@ -152,18 +151,3 @@ def _is_available(url: str) -> bool:
         return '"AVAILABLE"' in httpx.get(url, timeout=60).text
     except httpx.TransportError:
         return False
-
-
-def test_sigterm_waits_for_requests_in_flight() -> None:
-    with run_server("--model", str(DETECTOR)) as server:
-        host, _, port = server.address.removeprefix("http://").partition(":")
-        body = json.dumps(BODY).encode()
-        head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as response:
-            connection.sendall(head.encode())
-            assert response.readline().startswith(b"HTTP/1.1 100")
-            assert response.readline() == b"\r\n"
-            server.process.terminate()
-            connection.sendall(body)
-            assert response.readline().startswith(b"HTTP/1.1 200")
-        assert server.wait() == 0

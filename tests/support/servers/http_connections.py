@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
@@ -127,21 +127,17 @@ def run_app(
     listening_socket: socket.socket,
     *,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
-    others: Sequence[tuple[socket.socket, Listener]] = (),
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of a listener in a thread, and yield a function that stops it."""
     hooks = ShutdownHooks(mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=3600.0)
-    for other_socket, other in others:
-        other.port = other_socket.getsockname()[1]
-    server = HttpServer([listener, *(other for _, other in others)], transport, hooks)
-    sockets = [listening_socket, *(other_socket for other_socket, _ in others)]
+    server = HttpServer([listener], transport, hooks)
     started = threading.Event()
 
     def stop() -> None:
         server.should_exit = True
 
     async def run() -> None:
-        task = asyncio.create_task(server.serve_on(sockets))
+        task = asyncio.create_task(server.serve_on([listening_socket]))
         await wait_until_async(lambda: server.started)
         started.set()
         await task

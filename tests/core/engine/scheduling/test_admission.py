@@ -208,12 +208,3 @@ def test_request_rejected_for_another_reason_does_not_count() -> None:
         assert admitted_requests(admission, info=info) == 0
     admission.release("a", info)
     assert admitted_requests(admission, info=info) == 1
-
-
-def test_open_stream_and_its_requests_count_separately() -> None:
-    admission, info = admission_of(max_each_client=2), request_info("one")
-    admission.clients.acquire(info)
-    assert admitted_requests(admission, info=info) == 1
-    admission.release("a", info)
-    admission.clients.release(info)
-    assert admitted_requests(admission, info=info) == 2

@@ -73,15 +73,6 @@ def test_complete_answers_end_at_their_stop_sequences() -> None:
     assert speaker.chunk_count == 9
 
 
-def test_model_without_streaming_gives_every_answer_in_one_chunk() -> None:
-    chunks = asyncio.run(
-        collect(scripted_engine(ScriptedModel()), lambda: request("teller", count=2, prompts=["size?", "eh?"]))
-    )
-    assert [(chunk.image, chunk.prompt, chunk.text, chunk.final) for chunk in chunks] == [
-        (image, prompt, "64x48", True) for image in (0, 1) for prompt in (0, 1)
-    ]
-
-
 def unreadable() -> InferenceRequest:
     raise invalid("Expected more", "inputs")
 

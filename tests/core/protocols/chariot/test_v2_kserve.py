@@ -45,20 +45,6 @@ def test_lone_surrogates_of_several_inputs_are_returned_with_their_output(client
     assert [output["parameters"]["metadata"] for output in outputs] == [f"{number}\udce9\u00e9" for number in range(20)]
 
 
-@pytest.mark.parametrize(
-    ("place", "path"), [("name", "inputs[0].name"), ("parameters", "inputs[0].parameters.labels"), ("id", "id")]
-)
-def test_lone_surrogate_elsewhere_is_rejected_beside_metadata_with_one(client: Client, place: str, path: str) -> None:
-    tensor = image_input(metadata="\udce9", **({"labels": "\udce9"} if place == "parameters" else {}))
-    body = {
-        "id": "\udce9" if place == "id" else "a",
-        "inputs": [{**tensor, "name": "\udce9"} if place == "name" else tensor],
-    }
-    response = client.post("/v2/models/m-detector/infer", content=json.dumps(body).encode())
-    assert response.status_code == 400
-    assert response.json()["error"].startswith(f"{path}: Expected Unicode")
-
-
 FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.jpg"\r\n\r\n'
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import httpx
 import pytest
 from litestar import Response
 from litestar.testing import TestClient
@@ -14,11 +13,8 @@ from app.core.protocols.inference_call import HttpResponse
 from app.core.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
 from app.core.server.http.asgi import ServedOperations, create_app, create_listener_app
 from app.core.server.http.dispatch import RouteConflictError, create_handlers
-from app.core.server.listen import open_listen_socket
-from app.core.server.serving import Listener
 from tasks.inference.error import InferenceError
 from tests.support.servers.grpc_server import build_engine
-from tests.support.servers.http_connections import local_transport, run_app
 
 
 class VerbProtocol(HttpListener):
@@ -108,19 +104,3 @@ def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> 
             assert response.headers["content-type"] == "application/json"
         for path in ("/v1/thingses", "/v1", "/x/v1/things"):
             assert client.get(path).json() == {"error": f"Nothing is served at {path}"}
-
-
-def test_each_port_has_its_application() -> None:
-    engine = build_engine(("detector",))
-    main = Listener(app=create_app(engine, [], CollectorRegistry(), 1000))
-    other = Listener(app=create_listener_app(engine, VerbProtocol(), 1000))
-    with (
-        open_listen_socket("127.0.0.1", 0) as main_socket,
-        open_listen_socket("127.0.0.1", 0) as other_socket,
-        run_app(main, local_transport(), main_socket, others=[(other_socket, other)]),
-    ):
-        statuses = [
-            httpx.get(f"http://127.0.0.1:{listen_socket.getsockname()[1]}/metrics", timeout=60).status_code
-            for listen_socket in (main_socket, other_socket)
-        ]
-    assert statuses == [200, 418]

@@ -99,17 +99,6 @@ def test_slow_reader_above_the_minimum_rate_gets_the_complete_response(server: H
     assert received > 64_000_000
 
 
-def test_rest_of_a_body_after_an_early_response_is_drained() -> None:
-    pause = threading.Event()
-    with run_http_server() as patient_server, closing(patient_server.connect()) as connection:
-        connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n")
-        for _ in range(10):
-            connection.sendall(b"x" * 60_000)
-            pause.wait(0.02)
-        connection.sendall(GET + b"Connection: close\r\n\r\n")
-        assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200, 200]
-
-
 def test_new_connection_without_request_has_the_keep_alive_timeout() -> None:
     settings = TransportSettings(header_timeout=0.5)
     with run_http_server(settings) as server, closing(server.connect()) as connection:
@@ -125,11 +114,3 @@ def test_client_that_waits_for_a_busy_server_is_not_disconnected(behind: bytes) 
         assert not server.client_left.wait(1)
         server.release.set()
         assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200]
-
-
-def test_thousand_slow_clients_do_not_block_others() -> None:
-    with run_http_server(TransportSettings()) as server, ExitStack() as stack:
-        for _ in range(1000):
-            stack.enter_context(closing(server.connect())).sendall(BODY[:-2])
-        for _ in range(50):
-            assert parse_responses(server.send_and_read(GET + b"Connection: close\r\n\r\n"))[0][0] == 200

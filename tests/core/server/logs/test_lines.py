@@ -34,9 +34,12 @@ class BrokenPipeFile(io.BytesIO):
         raise BrokenPipeError
 
 
+def open_lines(delay: float = 60) -> tuple[CountingFile, LogLines]:
+    return (file := CountingFile()), LogLines(file, delay)
+
+
 def test_lines_are_written_together_and_in_order() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=60)
+    file, lines = open_lines()
     for index in range(5):
         lines.info(b"%d" % index)
     lines.flush()
@@ -44,8 +47,7 @@ def test_lines_are_written_together_and_in_order() -> None:
 
 
 def test_info_line_is_written_after_the_delay() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=0.001)
+    file, lines = open_lines(0.001)
     for name in (b"a", b"b"):
         file.written.clear()
         lines.info(name)
@@ -54,8 +56,7 @@ def test_info_line_is_written_after_the_delay() -> None:
 
 
 def test_warning_is_written_at_once_after_earlier_lines() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=60)
+    file, lines = open_lines()
     lines.info(b"first")
     lines.warning(b"second")
     assert file.written.wait(60)
@@ -63,8 +64,7 @@ def test_warning_is_written_at_once_after_earlier_lines() -> None:
 
 
 def test_shutdown_of_logging_writes_pending_lines() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=60)
+    file, lines = open_lines()
     handler = LogLinesHandler(lines)
     lines.info(b"pending")
     logging.shutdown([ref(handler)])
@@ -101,8 +101,7 @@ def test_non_blocking_pipe_gets_complete_lines() -> None:
 
 
 def test_standard_library_records_are_written_as_lines() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=60)
+    file, lines = open_lines()
     logger = logging.Logger("apart")
     logger.addHandler(LogLinesHandler(lines))
     logger.info("first")
@@ -112,8 +111,7 @@ def test_standard_library_records_are_written_as_lines() -> None:
 
 
 def test_lines_over_the_limit_are_dropped_and_counted() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=60)
+    file, lines = open_lines()
     for _ in range(log_lines.MAX_QUEUED_LINES + 3):
         lines.info(b"x")
     lines.flush()
@@ -122,8 +120,7 @@ def test_lines_over_the_limit_are_dropped_and_counted() -> None:
 
 
 def test_lines_of_many_threads_are_all_written_in_order() -> None:
-    file = CountingFile()
-    lines = LogLines(file, delay=0)
+    file, lines = open_lines(0)
 
     def write(name: int) -> None:
         for index in range(200):
