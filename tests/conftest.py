@@ -63,11 +63,8 @@ LONGEST = tuple(
 )  # fmt: skip
 """Files and folders that take longest: at the end no worker waits long."""
 
-_TOGETHER = ("tests/browser/test_try", "tests/browser/", "tests/plugins/transformers/torch/")
-"""Files that one worker runs, because they share a browser and a server, or the import of torch.
-
-Two workers share the tests of the page: about half of their time is in the files `test_try_*.py`.
-"""
+_TOGETHER = ("tests/browser/", "tests/plugins/transformers/torch/")
+"""Files that one worker runs, because they share a browser and servers, or the import of torch."""
 
 
 # Thousands of tests are in hundreds of files.

@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import chromium
+from tests.browser.looking import open_page
 from tests.browser.programs import Programs, run_programs
 from tests.browser.servers import (
     DRIFT_WINDOW,
@@ -20,7 +21,7 @@ from tests.browser.servers import (
     write_pose,
     write_versions,
 )
-from tests.browser.try_view import MODELS
+from tests.browser.try_view import MODELS, expect_findings
 from tests.plugins.acme.process import ENVIRONMENT
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import run_server
@@ -43,6 +44,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_pose(repository / "pose")
     with run_server("--model-repository", str(repository), "--allow-code") as process:
         yield process.address
+
+
+@pytest.fixture(scope="package")
+def scene(browser: Browser, server: str) -> Iterator[Page]:
+    """Show what the detector finds in its sample. A test that uses it leaves model, image and settings as they are."""
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect_findings(page, 5)
+        yield page
 
 
 @pytest.fixture(scope="package")

@@ -41,11 +41,22 @@ def open_with_key(browser: Browser, url: str, key: str) -> Generator[tuple[Page,
         context.close()
 
 
-def test_admin_key_allows_every_view_and_reloading(browser: Browser, server: ServerProcess) -> None:
+def test_admin_key_allows_every_view_and_reloading_and_copied_commands_read_a_key_from_the_environment(
+    browser: Browser, server: ServerProcess, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(IMAGES / "scene.jpg", tmp_path)
+    monkeypatch.setenv("API_KEY", "key-of-the-screen")
     url = server.address
     with open_with_key(browser, f"{url}/#try?model=detector&sample=scene.jpg", "key-of-the-owner") as (page, rejected):
         expect(page.get_by_text("yellow circle").first).to_be_visible()
-        page.goto(f"{url}/#request?model=detector&protocol=grpc")
+        page.goto(f"{url}/#request?model=detector&sample=scene.jpg")
+        for protocol in ("chariot", "v2", "grps", "tfs", "grpc"):
+            choose(page, protocol)
+            command, program = copy_text(page, "curl") if protocol != "grpc" else "", copy_text(page, "Python")
+            assert "key-of" not in command + program
+            if command:
+                assert "yellow circle" in run_shell(command, tmp_path)
+            assert "yellow circle" in programs.run(program, tmp_path, API_KEY="key-of-the-screen")
         page.goto(f"{url}/#models")
         page.get_by_role("button", name="Reload detector").click()
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
@@ -59,24 +70,6 @@ def test_user_without_admin_permission_has_no_load_buttons(browser: Browser, ser
         for action in ("Reload", "Unload"):
             expect(page.get_by_role("button", name=f"{action} detector")).to_have_count(0)
         assert set(rejected) <= {f"{server.address}/"}
-
-
-def test_copied_commands_read_the_key_from_the_environment(
-    browser: Browser, server: ServerProcess, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(IMAGES / "scene.jpg", tmp_path)
-    monkeypatch.setenv("API_KEY", "key-of-the-screen")
-    with open_with_key(browser, f"{server.address}/#request?model=detector&sample=scene.jpg", "key-of-the-owner") as (
-        page,
-        _,
-    ):
-        for protocol in ("chariot", "v2", "grps", "tfs", "grpc"):
-            choose(page, protocol)
-            command, program = copy_text(page, "curl") if protocol != "grpc" else "", copy_text(page, "Python")
-            assert "key-of" not in command + program
-            if command:
-                assert "yellow circle" in run_shell(command, tmp_path)
-            assert "yellow circle" in programs.run(program, tmp_path, API_KEY="key-of-the-screen")
 
 
 def test_page_is_rejected_without_a_valid_key(browser: Browser, server: ServerProcess) -> None:

@@ -20,13 +20,11 @@ COLOURS = """async names => {
 }"""
 
 
-def test_labels_have_the_colours_of_commands_and_readable_ink(browser: Browser, server: str) -> None:
+def test_labels_have_the_colours_of_commands_and_readable_ink(server: str, scene: Page) -> None:
     models = httpx.get(f"{server}/page/models.json", timeout=60).json()["models"]
     labels = next(model["labels"] for model in models if model["name"] == "detector")
     others = ["okapi", "blue whale", "", "\U0001f600", "person" * 50, *(f"class {number}" for number in range(40))]
-    with open_page(browser, f"{server}/#try?model=detector") as page:
-        expect(page.get_by_role("slider", name="Confidence threshold")).to_be_visible()
-        found = page.evaluate(COLOURS, [*labels, *others])
+    found = scene.evaluate(COLOURS, [*labels, *others])
     for label, (text, ink) in zip([*labels, *others], found, strict=True):
         colour = bytes.fromhex(text[1:])
         assert tuple(colour) == colour_of(label, labels)

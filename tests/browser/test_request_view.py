@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
-import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.looking import open_page, wait_for_promise
@@ -231,30 +230,29 @@ def test_several_images_are_sent_in_one_request(
                 assert labels(answer) == expected
 
 
-@pytest.mark.parametrize(
-    ("model", "label", "value", "expected"),
-    [
-        ("half_plus_two", "Tensors by name, as JSON", '{"x": [1, 2, 5]}', "2.5"),
-        ("greeter", "", "", "text"),
-        ("text_classification", "Text", QUESTION, "label"),
-    ],
-)
 def test_tensors_and_texts_work_over_every_protocol(
-    browser: Browser, server: str, model: str, label: str, value: str, expected: str, programs: Programs, tmp_path: Path
+    browser: Browser, server: str, programs: Programs, tmp_path: Path
 ) -> None:
-    with open_page(browser, f"{server}/#try?model={model}") as page:
-        if label:
-            page.get_by_role("textbox", name=label).fill(value)
-        page.get_by_role("button", name="Run").click()
-        expect(page.get_by_text("Answered in")).to_be_visible()
-        page.get_by_role("button", name="Use in code").click()
-        for protocol in PROTOCOLS:
-            choose(page, protocol)
-            assert expected in programs.run(copy_text(page, "Python"), tmp_path)
-            if protocol in SENT_PROTOCOLS:
-                assert expected in json.dumps(send(page))
-            if protocol != "grpc":
-                assert expected in run_shell(copy_text(page, "curl"), tmp_path)
+    with open_page(browser, f"{server}/#models") as page:
+        for model, label, value, expected in (
+            ("half_plus_two", "Tensors by name, as JSON", '{"x": [1, 2, 5]}', "2.5"),
+            ("greeter", "", "", "text"),
+            ("text_classification", "Text", QUESTION, "label"),
+        ):
+            page.goto(f"{server}/#try?model={model}")
+            expect(page.get_by_role("combobox", name="Model")).to_have_value(model)
+            if label:
+                page.get_by_role("textbox", name=label).fill(value)
+            page.get_by_role("button", name="Run").click()
+            expect(page.get_by_text("Answered in")).to_be_visible()
+            page.get_by_role("button", name="Use in code").click()
+            for protocol in PROTOCOLS:
+                choose(page, protocol)
+                assert expected in programs.run(copy_text(page, "Python"), tmp_path)
+                if protocol in SENT_PROTOCOLS:
+                    assert expected in json.dumps(send(page))
+                if protocol != "grpc":
+                    assert expected in run_shell(copy_text(page, "curl"), tmp_path)
 
 
 def test_protocol_can_be_chosen_before_the_models_are_loaded(browser: Browser, server: str) -> None:

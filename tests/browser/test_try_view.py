@@ -9,31 +9,31 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.looking import open_page
 from tests.browser.try_view import HELD_IMAGES, IMAGES, assert_drawn, expect_findings, infer, rows
 
+SAMPLES = {"detector": "scene.jpg", "oriented-detector": "oriented.jpg", "segmenter": "scene.jpg"}
+
 
 def slide(page: Page, name: str, value: float) -> None:
     page.get_by_role("slider", name=name).fill(str(value))
 
 
-@pytest.mark.parametrize(
-    ("model", "sample"),
-    [("detector", "scene.jpg"), ("oriented-detector", "oriented.jpg"), ("segmenter", "scene.jpg")],
-)
-def test_shapes_are_drawn_where_the_answer_has_them(browser: Browser, server: str, model: str, sample: str) -> None:
-    records = infer(server, model, (IMAGES / sample).read_bytes())
-    assert len(records) > 2
-    with open_page(browser, f"{server}/#try?model={model}&sample=photo.jpg") as page:
-        # The buttons move when the first image appears.
-        expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
-        page.get_by_role("button", name=f"Sample {sample}").click()
-        # The answer may arrive before the image is decoded, which fits the image again.
-        expect(page.get_by_role("group", name=f"{sample} with results")).to_be_visible()
-        expect_findings(page, len(records))
-        expect(page).to_have_url(re.compile(f"#try\\?model={model}&sample={sample}"))
-        texts = [f"{record['label']}{100 * record['score']:.1f} %" for record in records]
-        expect(rows(page).locator("> :first-child")).to_have_text(texts)
-        with PIL.Image.open(IMAGES / sample) as image:
-            width, height = image.size
-        assert_drawn(page, model, records, width, height)
+def test_shapes_are_drawn_where_the_answer_has_them(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        for model, sample in SAMPLES.items():
+            records = infer(server, model, (IMAGES / sample).read_bytes())
+            assert len(records) > 2
+            page.goto(f"{server}/#try?model={model}&sample=photo.jpg")
+            # The buttons move when the first image appears.
+            expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
+            page.get_by_role("button", name=f"Sample {sample}").click()
+            # The answer may arrive before the image is decoded, which fits the image again.
+            expect(page.get_by_role("group", name=f"{sample} with results")).to_be_visible()
+            expect_findings(page, len(records))
+            expect(page).to_have_url(re.compile(f"#try\\?model={model}&sample={sample}"))
+            texts = [f"{record['label']}{100 * record['score']:.1f} %" for record in records]
+            expect(rows(page).locator("> :first-child")).to_have_text(texts)
+            with PIL.Image.open(IMAGES / sample) as image:
+                width, height = image.size
+            assert_drawn(page, model, records, width, height)
 
 
 def test_classes_are_shown_as_bars(browser: Browser, server: str) -> None:
@@ -48,29 +48,31 @@ def test_classes_are_shown_as_bars(browser: Browser, server: str) -> None:
         expect(page.get_by_role("button", name="PNG")).to_have_count(0)
 
 
-@pytest.mark.parametrize("model", ["detector", "oriented-detector"])
-def test_sliders_filter_like_the_server(browser: Browser, server: str, model: str) -> None:
-    sample = "scene.jpg" if model == "detector" else "oriented.jpg"
-    image = (IMAGES / sample).read_bytes()
+def test_sliders_filter_like_the_server(browser: Browser, server: str) -> None:
     requests: list[str] = []
-    with open_page(browser, f"{server}/#try?model={model}&sample={sample}") as page:
-        expect(rows(page).first).to_be_visible()
+    with open_page(browser, f"{server}/#models") as page:
         page.on("request", lambda request: requests.append(request.url) if "/infer" in request.url else None)
-        page.get_by_text("More", exact=True).click()
-        for score, iou in ((0.1, 0.45), (0.05, 0.9), (0.05, 0.6), (0.2, 0.3), (0.9, 0.3), (0.05, 0.0)):
-            slide(page, "Confidence threshold", score)
-            if iou != 0.45:
-                with page.expect_response("**/infer"):
-                    slide(page, "NMS IoU threshold", iou)
-            expected = infer(server, model, image, score_threshold=score, iou_threshold=iou)
-            expect_findings(page, len(expected))
-            expect(rows(page).locator(".label")).to_have_text([record["label"] for record in expected])
-        # Only the IoU slider sends requests, when it stops.
-        assert len(requests) == 5
-        slide(page, "NMS IoU threshold", 0.9)
-        page.get_by_label("Max detections").fill("2")
-        page.get_by_label("Max detections").press("Tab")
-        expect_findings(page, 2)
+        for model in ("detector", "oriented-detector"):
+            image = (IMAGES / SAMPLES[model]).read_bytes()
+            page.goto(f"{server}/#try?model={model}&sample={SAMPLES[model]}")
+            expect(page.get_by_role("group", name=f"{SAMPLES[model]} with results")).to_be_visible()
+            expect(rows(page).first).to_be_visible()
+            requests.clear()
+            page.get_by_text("More", exact=True).click()
+            for score, iou in ((0.1, 0.45), (0.05, 0.9), (0.05, 0.6), (0.2, 0.3), (0.9, 0.3), (0.05, 0.0)):
+                slide(page, "Confidence threshold", score)
+                if iou != 0.45:
+                    with page.expect_response("**/infer"):
+                        slide(page, "NMS IoU threshold", iou)
+                expected = infer(server, model, image, score_threshold=score, iou_threshold=iou)
+                expect_findings(page, len(expected))
+                expect(rows(page).locator(".label")).to_have_text([record["label"] for record in expected])
+            # Only the IoU slider sends requests, when it stops.
+            assert len(requests) == 5
+            slide(page, "NMS IoU threshold", 0.9)
+            page.get_by_label("Max detections").fill("2")
+            page.get_by_label("Max detections").press("Tab")
+            expect_findings(page, 2)
 
 
 def test_image_decoded_after_its_view_was_left_leaves_the_address(browser: Browser, server: str) -> None:
