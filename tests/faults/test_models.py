@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
 from tests.support.models.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.servers.server_process import ROOT, run_server
+from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -73,74 +74,77 @@ def _truncate(file: Path) -> None:
     os.truncate(file, 0)
 
 
-def test_model_whose_files_are_removed_keeps_serving(tmp_path: Path) -> None:
-    shutil.copytree(DETECTOR, tmp_path / "whole")
-    write_model_with_external_data(tmp_path / "parted")
-    files = [*tmp_path.glob("*/*.onnx"), *tmp_path.glob("*/*.bin")]
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a detector in one file and in two, a model that raises, and one that creates a tensor of `count` floats."""
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copytree(DETECTOR, folder / "whole")
+    write_model_with_external_data(folder / "parted")
+    write_model(folder / "raising", _RAISING_MODEL)
+    text = "(int64[1] count) => (float[1] sum) { filled = ConstantOfShape(count) sum = ReduceSum(filled) }"
+    graphs.parse(folder / "hungry" / "model.onnx", text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Generator[ServerProcess]:
+    with run_server("--model-repository", str(models), "--allow-code") as process:
+        yield process
+        assert process.stop() == 0
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Generator[httpx.Client]:
+    """Send requests to the server, which is ready after the test."""
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        yield client
+        assert client.get("/ready").status_code == 200
+
+
+def test_model_whose_files_are_removed_keeps_serving(models: Path, client: httpx.Client) -> None:
+    files = [*models.glob("[wp]*/*.onnx"), *models.glob("*/*.bin")]
     assert len(files) == 3
-    with (
-        run_server("--model-repository", str(tmp_path)) as server,
-        httpx.Client(base_url=server.address, timeout=60) as client,
-    ):
-        names = ("whole", "parted")
-        before = [client.post(f"/v2/models/m-{name}/infer", json=SCENE).json()["outputs"] for name in names]
-        for remove in (_truncate, Path.unlink):
-            for file in files:
-                remove(file)
-            after = [client.post(f"/v2/models/m-{name}/infer", json=SCENE).json()["outputs"] for name in names]
-            assert after == before
-            for name in names:
-                reload = client.post(f"/v2/repository/models/{name}/load")
-                assert reload.status_code >= 400
-                assert str(tmp_path) not in reload.text
-                # The old version keeps serving.
-                assert client.post(f"/v2/models/m-{name}/infer", json=SCENE).status_code == 200
-        assert client.get("/ready").status_code == 200
-        assert server.stop() == 0
+    names = ("whole", "parted")
+    before = [client.post(f"/v2/models/m-{name}/infer", json=SCENE).json()["outputs"] for name in names]
+    for remove in (_truncate, Path.unlink):
+        for file in files:
+            remove(file)
+        after = [client.post(f"/v2/models/m-{name}/infer", json=SCENE).json()["outputs"] for name in names]
+        assert after == before
+        for name in names:
+            reload = client.post(f"/v2/repository/models/{name}/load")
+            assert reload.status_code >= 400
+            assert str(models) not in reload.text
+            # The old version keeps serving.
+            assert client.post(f"/v2/models/m-{name}/infer", json=SCENE).status_code == 200
 
 
-def test_exception_of_a_model_fails_only_its_request(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "raising", _RAISING_MODEL)
-    with (
-        run_server("--model", str(folder), "--allow-code") as server,
-        httpx.Client(base_url=server.address, timeout=60) as client,
-    ):
-        first = client.post("/infer", content=BODY, headers=_JSON)
-        assert first.status_code == 200, first.text
-        for number, exception in enumerate(_EXCEPTIONS, 1):
-            failed = client.post("/infer", json={"inputs": [image_input(top_k=number)]})
-            assert failed.status_code == 500, exception
-            assert exception.partition("(")[0].rpartition(".")[2] in failed.json()["error"], exception
-            assert client.post("/infer", content=BODY, headers=_JSON).status_code == 200, exception
-        assert client.get("/ready").status_code == 200
-        assert server.stop() == 0
+def test_exception_of_a_model_fails_only_its_request(client: httpx.Client) -> None:
+    path = "/v2/models/m-raising/infer"
+    first = client.post(path, content=BODY, headers=_JSON)
+    assert first.status_code == 200, first.text
+    for number, exception in enumerate(_EXCEPTIONS, 1):
+        failed = client.post(path, json={"inputs": [image_input(top_k=number)]})
+        assert failed.status_code == 500, exception
+        assert exception.partition("(")[0].rpartition(".")[2] in failed.json()["error"], exception
+        assert client.post(path, content=BODY, headers=_JSON).status_code == 200, exception
 
 
 _JSON = {"content-type": "application/json"}
 
 
-def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) -> None:
-    """Use a graph that creates a tensor with `count` floats."""
-    text = "(int64[1] count) => (float[1] sum) { filled = ConstantOfShape(count) sum = ReduceSum(filled) }"
-    folder = graphs.parse(tmp_path / "hungry" / "model.onnx", text).parent
-
-    def infer(client: httpx.Client, count: int) -> httpx.Response:
+def test_model_out_of_memory_fails_one_request_and_answers_next(server: ServerProcess, client: httpx.Client) -> None:
+    def infer(count: int) -> httpx.Response:
         tensor = {"name": "count", "shape": [1], "datatype": "INT64", "data": [count]}
         return client.post("/v2/models/hungry/infer", json={"inputs": [tensor]})
 
-    with (
-        run_server("--model", str(folder)) as server,
-        httpx.Client(base_url=server.address, timeout=60) as client,
-    ):
-        assert infer(client, 5).status_code == 200
-        limit = 2 * 1024**3 + int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[0]) * 4096
-        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, limit))
-        failed = infer(client, 2**32)
-        assert failed.status_code == 500
-        assert "memory" in failed.json()["error"].lower() or "alloc" in failed.json()["error"].lower()
-        assert infer(client, 5).status_code == 200
-        assert client.get("/ready").status_code == 200
-        assert server.stop() == 0
+    assert infer(5).status_code == 200
+    limit = 2 * 1024**3 + int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[0]) * 4096
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, limit))
+    failed = infer(2**32)
+    assert failed.status_code == 500
+    assert "memory" in failed.json()["error"].lower() or "alloc" in failed.json()["error"].lower()
+    assert infer(5).status_code == 200
 
 
 def test_clients_that_leave_are_dropped_from_the_queue_without_errors(gated: Gated) -> None:

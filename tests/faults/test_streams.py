@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,19 +32,19 @@ class Model:
 """
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Generator[int]:
-    os.mkfifo(tmp_path / "gate")
-    descriptor = os.open(tmp_path / "gate", os.O_RDWR)
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
+    os.mkfifo(pipe := tmp_path_factory.getbasetemp() / "gate")
+    descriptor = os.open(pipe, os.O_RDWR)
     yield descriptor
     os.close(descriptor)
 
 
-@pytest.fixture
-def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, gate: int) -> Generator[ServerProcess]:
     del gate
-    code = _MODEL.format(gate=str(tmp_path / "gate"))
-    folder = write_model(tmp_path / "speaker", code, name="speaker", task_type="TEXT_GENERATION")
+    code = _MODEL.format(gate=str(tmp_path_factory.getbasetemp() / "gate"))
+    folder = write_model(tmp_path_factory.mktemp("speaker"), code, name="speaker", task_type="TEXT_GENERATION")
     with run_server("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as process:
         yield process
 
@@ -75,18 +74,6 @@ def text_of(event: Any) -> str:
     return event["choices"][0]["delta"].get("content", "")
 
 
-def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int) -> None:
-    with open_stream(server, "go on", "drained") as response:
-        server.process.terminate()
-        wait_until(lambda: any('"stopping"' in line for line in server.log))
-        os.write(gate, b"g")
-        assert text_of(next_event(response)) == "two"
-        assert next_event(response)["choices"][0]["finish_reason"] == "stop"
-        assert next_event(response) is None
-    assert server.wait() == 0
-    assert outcomes(server.log, "drained") == ["ok"]
-
-
 def test_disconnect_and_model_failure_do_not_affect_later_streams(server: ServerProcess, gate: int) -> None:
     with open_stream(server, "go on", "left"):
         pass
@@ -102,4 +89,16 @@ def test_disconnect_and_model_failure_do_not_affect_later_streams(server: Server
         os.write(gate, b"g")
         assert text_of(next_event(response)) == "two"
     assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
-    assert server.stop() == 0
+
+
+# The last test here: it stops the server.
+def test_stream_is_completed_while_server_stops(server: ServerProcess, gate: int) -> None:
+    with open_stream(server, "go on", "drained") as response:
+        server.process.terminate()
+        wait_until(lambda: any('"stopping"' in line for line in server.log))
+        os.write(gate, b"g")
+        assert text_of(next_event(response)) == "two"
+        assert next_event(response)["choices"][0]["finish_reason"] == "stop"
+        assert next_event(response) is None
+    assert server.wait() == 0
+    assert outcomes(server.log, "drained") == ["ok"]

@@ -106,14 +106,6 @@ def test_server_runs_with_closed_standard_streams(closed: str) -> None:
         assert stopped(server) == 0
 
 
-def test_server_runs_without_home_and_temporary_folder(tmp_path: Path) -> None:
-    bare = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "nowhere")}
-    with run_server("--model", str(DETECTOR), environment=bare) as server:
-        with httpx.Client(base_url=server.address, timeout=60) as client:
-            assert infer(client) == 200
-        assert server.stop() == 0
-
-
 def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None:
     store = tmp_path / "kept.db"
     with (
@@ -145,8 +137,12 @@ def test_full_disk_rejects_requests_and_clears_readiness(tmp_path: Path) -> None
     assert recorded > answered, "acknowledged inferences are stored"
 
 
-def test_server_out_of_file_descriptors_serves_open_connections_only() -> None:
-    with run_server("--model", str(DETECTOR)) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+def test_server_without_home_temporary_folder_and_file_descriptors_serves_open_connections(tmp_path: Path) -> None:
+    bare = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "nowhere")}
+    with (
+        run_server("--model", str(DETECTOR), environment=bare) as server,
+        httpx.Client(base_url=server.address, timeout=60) as client,
+    ):
         assert infer(client) == 200
         host, _, port = server.address.removeprefix("http://").partition(":")
         open_files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
