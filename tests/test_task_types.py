@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from app.core.engine.models.servable import Servable
+from app.core.hooks import Page
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.core.wire.bytes_elements import BinaryElement, StringElement
@@ -122,7 +123,7 @@ def test_records_are_drawn(task_type: TaskType) -> None:
 
 @every_task_type
 def test_page_knows_the_task_type(task_type: TaskType) -> None:
-    attribute = re.search(r'data-tasks="([^"]+)"', render_shell(()).content.decode())
+    attribute = re.search(r'data-tasks="([^"]+)"', render_shell({"page": Page()}, ()).content.decode())
     assert attribute is not None
     declared = json.loads(unescape(attribute[1]))[task_type]
     assert declared == {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}

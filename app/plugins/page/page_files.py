@@ -1,14 +1,14 @@
 """Read the files of the page and its sample images, and send them with security headers."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 import msgspec
 from litestar import Response
 
-from app.core.hooks import Page, View
+from app.core.hooks import Page
 from app.core.plugin_loading import PluginError
 from app.core.protocols.protocol import HttpRequest
 from app.core.settings.server import DEMO_IMAGES
@@ -69,29 +69,31 @@ def read_files(pages: Iterable[Page]) -> Mapping[str, PageFile]:
         if path.name in files:
             raise PluginError(f"The file {path} of the page exists in another plugin already")
         if path.suffix in _TYPES and path.name != _SHELL:
-            files[path.name] = _read(path)
+            files[path.name] = _page_file(path.read_bytes(), path.suffix)
     return files
 
 
-def render_shell(
-    views: Iterable[View] = (),
-    requests: Mapping[str, str] | None = None,
-    parts: Iterable[tuple[str, str]] = (),
-) -> PageFile:
+def render_shell(pages: Mapping[str, Page], enabled: Collection[str]) -> PageFile:
     """Return the HTML that holds all views. Its addresses are relative, so that a proxy can serve it under any path.
 
     Args:
-        views: the enabled views.
-        requests: by the id of a protocol, the file that writes its requests.
-        parts: the id of a view, and a file that adds elements to it.
+        pages: of all plugins, by the name of the plugin.
+        enabled: ids of the views that this server has; it always has those of the page itself.
     """
     tasks = {
         str(task_type): {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
         for task_type in all_task_types()
     }
+    views = sorted((view for page in pages.values() for view in page.views), key=lambda view: view.order)
+    shown = {*(view.id for view in pages["page"].views), *enabled}
+    shown |= {view.within for view in views if view.id in shown}
+    values = {
+        "views": [view for view in views if view.id in shown],
+        "requests": {protocol: file for page in pages.values() for protocol, file in page.requests.items()},
+        "parts": [part for page in pages.values() for part in page.parts.items()],
+        "tasks": tasks,
+    }
     html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
-    sorted_views = sorted(views, key=lambda view: view.order)
-    values = {"views": sorted_views, "requests": requests or {}, "parts": list(parts), "tasks": tasks}
     for name, value in values.items():
         html = html.replace(f"{{{name}}}", escape(msgspec.json.encode(value).decode()))
     return _page_file(html.encode(), ".html")
@@ -104,10 +106,6 @@ def file_response(file: PageFile, request: HttpRequest) -> Response[bytes]:
     if etag in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
     return Response(file.content, headers=headers, media_type=file.media_type)
-
-
-def _read(path: Path) -> PageFile:
-    return _page_file(path.read_bytes(), path.suffix)
 
 
 def _page_file(content: bytes, suffix: str) -> PageFile:
@@ -128,8 +126,8 @@ class PageSample(msgspec.Struct, frozen=True, kw_only=True):
     shows: Sequence[str]
 
 
-def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
-    """Return the available samples."""
+def samples() -> Sequence[PageSample]:
+    """Return the sample images of the demo."""
     of_images = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]
     return [
         PageSample(
@@ -138,12 +136,10 @@ def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
             shows=shows,
         )
         for name, (geometries, shows) in _SAMPLES.items()
-        if (folder / name).is_file()
     ]
 
 
-def read_sample(name: str, folder: Path = DEMO_IMAGES) -> PageFile | None:
-    """Return the sample image called `name`, or None if it does not exist."""
-    if name not in _SAMPLES or not (folder / name).is_file():
-        return None
-    return _read(folder / name)
+def read_sample(name: str) -> PageFile | None:
+    """Return the sample image called `name`, or None if there is none."""
+    file = DEMO_IMAGES / name
+    return _page_file(file.read_bytes(), file.suffix) if name in _SAMPLES else None

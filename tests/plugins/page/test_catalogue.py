@@ -1,7 +1,6 @@
 """Data for the web page: models, parameters, ports and samples."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +11,9 @@ from app.core.engine.models.registry import Registry
 from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import DEMO_IMAGES
 from app.plugins.page.catalogue import ModelEntry, describe_models
-from app.plugins.page.page_files import read_sample, samples
+from app.plugins.page.page_files import samples
 from tasks.task import TaskType
-from tests.plugins.page.pages import app_of_page, model_source, repository_of
+from tests.plugins.page.pages import app_of_page, model_source
 from tests.support.models.fake_models import FAKE_MODELS, load_fake_model
 
 
@@ -77,7 +76,7 @@ def test_candidate_labels_are_listed_for_open_vocabularies_only(open_vocabulary:
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    with TestClient(app_of_page(repository_of(model_source("detector")), chariot_protocol="chariot-v2")) as opened:
+    with TestClient(app_of_page("detector", chariot_protocol="chariot-v2")) as opened:
         yield opened
 
 
@@ -102,14 +101,6 @@ def test_samples_are_served_as_jpeg(client: Any) -> None:
 @pytest.mark.parametrize("name", ["truth.json", "none.jpg", "..%2fimages%2fscene.jpg", "%2e%2e", "scene.jpg%00"])
 def test_unknown_sample_is_404(client: Any, name: str) -> None:
     assert client.get(f"/page/samples/{name}").status_code == 404
-
-
-def test_samples_are_those_of_the_folder(tmp_path: Path) -> None:
-    assert samples(tmp_path) == []
-    assert read_sample("scene.jpg", tmp_path) is None
-    (tmp_path / "shape.jpg").write_bytes(b"\xff\xd8")
-    assert [sample.name for sample in samples(tmp_path)] == ["shape.jpg"]
-    assert read_sample("shape.jpg", tmp_path) is not None
 
 
 def test_every_image_task_has_a_sample() -> None:

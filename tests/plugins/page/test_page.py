@@ -12,13 +12,11 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core.assembly.service import Service
-from app.core.engine.engine import Engine
 from app.core.hooks import Page
 from app.core.plugin_loading import PluginError
 from app.core.plugins import registry
-from app.plugins.page.page import WebPage
 from app.plugins.page.page_files import read_files
-from tests.plugins.page.pages import NAMES, app_of, app_of_page, model_source, repository_of
+from tests.plugins.page.pages import NAMES, app_of_page
 from tests.support.servers.settings import settings_of_main_port
 
 PAGES = [plugin.page for plugin in registry().loaded.values() if plugin.page is not None]
@@ -28,7 +26,7 @@ CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_of_page(repository_of(*map(model_source, NAMES)))) as client:
+    with TestClient(app_of_page(*NAMES)) as client:
         yield client
 
 
@@ -123,9 +121,9 @@ def data_of(html: str, name: str) -> Any:
     return json.loads(unescape(text))
 
 
-def test_page_has_its_views_and_those_of_plugins_in_their_order(engine: Engine) -> None:
-    page = WebPage(engine, views={"explain": lambda: {"detector": "pixels"}, "inferences": None})
-    with TestClient(app_of(engine, page)) as client:
+def test_page_has_its_views_and_those_of_plugins_in_their_order() -> None:
+    views = {"explain": lambda: {"detector": "pixels"}, "inferences": None}
+    with TestClient(app_of_page(views=views)) as client:
         html = client.get("/", headers={"accept": CHROME}).text
         titles = [view["title"] for view in data_of(html, "views") if not view["within"]]
         assert [view["id"] for view in data_of(html, "views") if view["observes"]] == ["inferences"]
@@ -147,14 +145,14 @@ def test_modules_import_only_served_files(client: TestClient[Litestar]) -> None:
             assert client.get(f"/page/{name}").status_code == 200, f"{file.name} imports {name}"
 
 
-def test_guide_is_served_from_its_folder_alone(engine: Engine, tmp_path: Path) -> None:
+def test_guide_is_served_from_its_folder_alone(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "assets").mkdir(parents=True)
     (site / "index.html").write_text("<h1>Guide</h1>")
     (site / "assets" / "main.css").write_text("h1 {}")
     (tmp_path / "secret.txt").write_text("secret")
     (site / "link.txt").symlink_to(tmp_path / "secret.txt")
-    with TestClient(app_of(engine, WebPage(engine, guide=site))) as client:
+    with TestClient(app_of_page(guide=site)) as client:
         index = client.get("/guide/index.html")
         assert (index.text, index.headers["content-type"]) == ("<h1>Guide</h1>", "text/html; charset=utf-8")
         assert "default-src 'self'" in index.headers["content-security-policy"]
@@ -163,9 +161,8 @@ def test_guide_is_served_from_its_folder_alone(engine: Engine, tmp_path: Path) -
             assert client.get(f"/guide/{path}").status_code == 404, path
 
 
-def test_server_without_a_guide_says_how_to_read_it(engine: Engine) -> None:
-    with TestClient(app_of(engine, WebPage(engine))) as client:
-        answer = client.get("/guide/index.html")
+def test_server_without_a_guide_says_how_to_read_it(client: TestClient[Litestar]) -> None:
+    answer = client.get("/guide/index.html")
     assert answer.status_code == 404
     assert "folder docs/" in answer.text
     assert "`make docs`" in answer.text

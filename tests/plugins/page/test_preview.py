@@ -14,12 +14,12 @@ from litestar.testing import TestClient
 
 from app.plugins.page.page import MAX_SIDE, PREVIEW_PATH
 from tasks.inference.limits import Limits
-from tests.plugins.page.pages import app_of_page, repository_of
+from tests.plugins.page.pages import app_of_page
 
 
 @pytest.fixture(scope="module")
 def app() -> Litestar:
-    return app_of_page(repository_of(), Limits(max_pixels=5_000_000))
+    return app_of_page(limits=Limits(max_pixels=5_000_000))
 
 
 @pytest.fixture(scope="module")

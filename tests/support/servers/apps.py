@@ -1,9 +1,10 @@
 """Create an application with any mix of stand-ins, echo models and tensor fixtures."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 from litestar import Litestar
@@ -19,8 +20,9 @@ from app.core.plugins import registry
 from app.core.server.auth.http_access import HttpAccess
 from app.core.server.http.asgi import Entry, create_app, create_listener_app
 from app.core.settings.model import ModelSettings, ModelSource, read_settings
-from app.core.settings.server import DEMO_MODELS
+from app.core.settings.server import DEMO_MODELS, ServerSettings
 from app.plugins.page.openapi.routes import describing
+from app.plugins.page.page import page_parts
 from metadata.model import ModelMetadata
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
@@ -121,6 +123,22 @@ def app_with_parts(
         [operation for part in parts for operation in part.operations],
         [prefix for part in parts for prefix in part.costly_prefixes],
     )
+
+
+def page_of(
+    engine: Engine,
+    *,
+    guide: Path | None = None,
+    chariot_protocol: Literal["chariot-v2", "chariot-v2-kserve"] = "chariot-v2-kserve",
+    access: HttpAccess | None = None,
+    views: Mapping[str, Callable[[], object] | None] | None = None,
+) -> Parts:
+    """Return the routes of the web page in a server without other ports."""
+    host: Any = SimpleNamespace(
+        engine=engine, access=access or HttpAccess(None), views=views or {}, metrics=CollectorRegistry(),
+        settings=ServerSettings(chariot_protocol=chariot_protocol), port_names=(), grpc=None,
+    )  # fmt: skip
+    return page_parts(host, guide)
 
 
 def load_test_model(source: ModelSource) -> Servable:

@@ -21,11 +21,10 @@ from app.core.server.http.asgi import Entry
 from app.core.settings.server import ServerSettings
 from app.plugins.access.keys.key_file import add_key
 from app.plugins.grps.monitor import Monitor
-from app.plugins.page.page import WebPage
 from app.plugins.recording.inferences import Inferences
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64, encode_image, rectangle
-from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts
+from tests.support.servers.apps import MAX_REQUEST_BYTES, app_with_parts, page_of
 from tests.support.servers.grpc_server import build_engine
 
 _OWNERS: Mapping[str, Sequence[Any]] = {
@@ -71,12 +70,11 @@ def authenticated_app(
     """Return the application with every route on its main port."""
     engine = engine or build_engine(("detector",))
     http_access = HttpAccess(access)
-    page = WebPage(engine, access=http_access)
     inferences = Inferences(None, "Nothing is recorded here")
     recordings = Parts(handlers=inferences.handlers, operations=inferences.operations, costly_prefixes=("/inferences",))
     return app_with_parts(
         engine,
-        page.parts,
+        page_of(engine, access=http_access),
         Monitor(engine, metrics or CollectorRegistry()).parts,
         recordings,
         protocol=protocol or ServerSettings().chariot_protocol,
