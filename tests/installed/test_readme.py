@@ -3,7 +3,7 @@
 import base64
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,8 +20,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND_NAME = re.compile(r"`charioteer ([a-z][a-z -]*)`")
 _TARGET = re.compile(r"^make ([a-z-]+)$|`make ([a-z-]+)`", re.MULTILINE)
 DEFAULT_ADDRESS = "127.0.0.1:8080"
-QUICK_OPTIONS = {"tune": "--seconds 0.05"}
-"""Options for commands whose defaults take half a minute."""
+QUICK_OPTIONS = {"explain": "--samples 40", "tune": "--seconds 0.05"}
+"""Options for commands whose defaults take seconds to half a minute."""
 ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
 README_ENVIRONMENT = ["python3 -m venv .venv && . .venv/bin/activate", "pip install '.[demo]'"]
 """Commands that the workspace has already run."""
@@ -47,21 +47,14 @@ def commands(text: str = README) -> Sequence[str]:
 
 
 @pytest.mark.slow
-def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
+def test_commands_of_the_readme_run_with_the_base_dependencies_and_print_the_answer(tmp_path: Path) -> None:
     # `make serve` has its own test, and installs the same extra.
     readme = commands()
     assert readme[:2] == README_ENVIRONMENT
-    run_all(readme[2:], Workspace(tmp_path, linked_environment()))
-
-
-@pytest.mark.slow
-def test_answer_in_the_readme_is_what_the_command_prints(tmp_path: Path) -> None:
+    printed = run_all(readme[2:], Workspace(tmp_path, linked_environment()))
     (shown,) = (content for language, content in _FENCE.findall(README) if language == "json")
-    (command,) = (line for line in commands() if line.startswith("curl "))
-    workspace = Workspace(tmp_path, linked_environment())
-    with workspace.serving("charioteer serve --demo") as address:
-        printed = workspace.run(command.replace("http://" + DEFAULT_ADDRESS, address)).stdout
-    assert "".join(printed.split()).startswith("".join(shown.removesuffix("...\n").split()))
+    (answer,) = (output for command, output in printed.items() if command.startswith("curl "))
+    assert "".join(answer.split()).startswith("".join(shown.removesuffix("...\n").split()))
 
 
 @pytest.mark.slow
@@ -109,9 +102,13 @@ def extras_of(words: list[str]) -> list[str]:
     return extras
 
 
-def run_all(document: Sequence[str], workspace: Workspace) -> None:
-    """Run the commands of a document in order. The first server runs until the end, as it does for a reader."""
+def run_all(document: Sequence[str], workspace: Workspace) -> Mapping[str, str]:
+    """Run the commands of a document in order, and return what they print.
+
+    The first server runs until the end, as it does for a reader.
+    """
     address = None
+    printed: dict[str, str] = {}
     with ExitStack() as stack:
         for command in document:
             words = shlex.split(command, comments=True)
@@ -124,17 +121,16 @@ def run_all(document: Sequence[str], workspace: Workspace) -> None:
                 workspace.use(linked_environment(*extras_of(words)))
             else:
                 assert address or DEFAULT_ADDRESS not in command, f"nothing serves yet: {command}"
-                run(
-                    workspace,
-                    command.replace(DEFAULT_ADDRESS, (address or "").removeprefix("http://")),
-                    QUICK_OPTIONS.get(words[1], ""),
-                )
+                line = command.replace(DEFAULT_ADDRESS, (address or "").removeprefix("http://"))
+                printed[command] = run(workspace, line, QUICK_OPTIONS.get(words[1], ""))
+    return printed
 
 
-def run(workspace: Workspace, command: str, options: str = "") -> None:
+def run(workspace: Workspace, command: str, options: str = "") -> str:
     line = command if not options else f"{command.partition('  #')[0]} {options}"
     process = workspace.run(line)
     assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
     assert "Traceback" not in process.stderr, f"{line}\n{process.stderr}"
     if " keys add " in command:
         workspace.key = process.stdout.strip()
+    return process.stdout
