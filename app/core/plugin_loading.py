@@ -5,13 +5,12 @@ import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from app.core.hooks import API, Plugin
 
@@ -33,13 +32,6 @@ class PluginError(Exception):
     """A plugin cannot be loaded. The message names it and is for the operator."""
 
 
-class Skipped(Struct, frozen=True):
-    """A plugin that is not loaded, and the reason."""
-
-    plugin: Plugin
-    reason: str
-
-
 class LoadedPlugins:
     """Plugins in the order of their requirements, and the names that they have.
 
@@ -47,33 +39,25 @@ class LoadedPlugins:
 
     Attributes:
         loaded: the plugins in use, by name.
-        skipped: the others, by name.
+        skipped: the reasons why others are not, by name.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.loaded: dict[str, Plugin] = {}
-        self.skipped: dict[str, Skipped] = {}
+        self.skipped: dict[str, str] = {}
         self._owners: dict[tuple[str, str], str] = {}
         for plugin in _ordered(plugins):
             self._register(plugin)
 
-    def advice(self, kind: str, name: str) -> str:
-        """Return the end of an error about an unknown name: which plugin would have it; "" if none may."""
-        if (skipped := self.skipped_owner(name, kind)) is not None:
-            return f"; the plugin {skipped.plugin.name} has it, but is not loaded: {skipped.reason}"
-        disabled = ", ".join(self.disabled())
-        return f"; plugins that are installed, but not enabled by --plugins: {disabled}" if disabled else ""
+    def unused(self) -> Mapping[str, str]:
+        """Return the plugins that are not loaded: the skipped ones with the reason, and the ones to enable."""
+        others = installed().keys() - self.loaded.keys() - self.skipped.keys()
+        return self.skipped | {name: f"--plugins {name} enables it" for name in sorted(others)}
 
-    def disabled(self) -> Sequence[str]:
-        """Return the names of the installed third-party plugins that are not enabled."""
-        return sorted(installed().keys() - self.loaded.keys() - self.skipped.keys())
-
-    def skipped_owner(self, name: str, kind: str | None = None) -> Skipped | None:
-        """Return the skipped plugin that has a name of a kind; by default of any kind, such as command or option."""
-        for skipped in self.skipped.values():
-            if any(name == own and kind in (None, own_kind) for own_kind, own in _all_names(skipped.plugin)):
-                return skipped
-        return None
+    def advice(self) -> str:
+        """Return the end of an error about an unknown name: which plugins may have it; "" if none may."""
+        unused = ", ".join(f"{name} ({reason})" for name, reason in self.unused().items())
+        return f"; plugins that are not loaded: {unused}" if unused else ""
 
     def _register(self, plugin: Plugin) -> None:
         """Load a plugin, or skip it with the reason. Built-in and third-party plugins both pass here.
@@ -89,7 +73,7 @@ class LoadedPlugins:
             self._own(plugin, _names(plugin))
             self.loaded[plugin.name] = plugin
             return
-        self.skipped[plugin.name] = Skipped(plugin, reason)
+        self.skipped[plugin.name] = reason
 
     def _own(self, plugin: Plugin, names: Iterable[tuple[str, str]]) -> None:
         for kind, name in names:
@@ -113,21 +97,6 @@ def _names(plugin: Plugin) -> Iterable[tuple[str, str]]:
             yield "view", view.id
         for protocol in plugin.page.requests:
             yield "page request", protocol
-
-
-def _all_names(plugin: Plugin) -> Iterable[tuple[str, str]]:
-    """Yield the names of a plugin that is not loaded, also those that need an import, unless it fails."""
-    yield from _names(plugin)
-    for section, ref in plugin.model_settings.items():
-        with suppress(Exception):
-            yield from (("model setting", name) for name in ([section] if section else ref.load().__struct_fields__))
-    for ref in plugin.parameters:
-        with suppress(Exception):
-            yield from (("parameter", name) for name in ref.load().__struct_fields__)
-    with suppress(Exception):
-        yield from (("task", str(item.task_type)) for item in (plugin.task_types.load() if plugin.task_types else ()))
-    with suppress(Exception):
-        yield from (("runtime", item.name) for item in (plugin.runtimes.load() if plugin.runtimes else ()))
 
 
 def _ordered(plugins: Iterable[Plugin]) -> Sequence[Plugin]:

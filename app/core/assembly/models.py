@@ -163,7 +163,7 @@ def _runtime(source: ModelSource) -> Runtime:
         return chosen
     names = ", ".join(dict.fromkeys(runtime.name for runtime in registry().runtimes))
     if runtime_name is not None:
-        advice = registry().advice("runtime", runtime_name)
+        advice = registry().advice()
         raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}{advice}")
     if source.file is not None and (advice := advice_for(source.file)):
         raise ModelError(f"{source.file} {advice}")

@@ -136,20 +136,17 @@ def _sentence(error: CycloptsError) -> str:
 
 
 def _print_advice(error: UnknownCommandError | UnknownOptionError, words: Sequence[str]) -> None:
-    """Say what replaces a removed command or option, or which plugins that are not loaded have or may have it."""
+    """Say what replaces a removed command or option, or which plugins that are not loaded may have it."""
     # Options in the file of `--config` are called `[name]`.
     token = (error.token.keyword or error.token.value) if isinstance(error, UnknownOptionError) else ""
     options = [f"--{word.partition('=')[0].strip('-[]').replace('_', '-')}" for word in (*words, token)]
     if advice := removed_advice(words[0], *(f"{words[0]} {option}" for option in options)):
         sys.stderr.write(f"{advice}\n")
         return
-    plugins = registry()
-    for word in words:
-        if skipped := plugins.skipped_owner(word.partition("=")[0]):
-            sys.stderr.write(f"The plugin {skipped.plugin.name} has {word}, but is skipped: {skipped.reason}\n")
     # Another plugin cannot explain a mistyped word.
-    if "Did you mean" not in str(error) and (disabled := plugins.disabled()):
-        sys.stderr.write(f"Installed, but not enabled: {', '.join(disabled)}. --plugins {disabled[0]} enables it\n")
+    if "Did you mean" not in str(error):
+        for name, reason in registry().unused().items():
+            sys.stderr.write(f"The plugin {name} is not loaded: {reason}\n")
 
 
 def _removed_value(words: Sequence[str]) -> str:

@@ -15,8 +15,6 @@ def plugins() -> None:
     for plugin in found.loaded.values():
         extra = f" (extra {plugin.extra})" if plugin.extra else ""
         shown.add_row(*map(printable, (plugin.name, "loaded", f"{plugin.summary}{extra}")))
-    for skipped in found.skipped.values():
-        shown.add_row(*map(printable, (skipped.plugin.name, "skipped", skipped.reason)))
-    for name in found.disabled():
-        shown.add_row(*map(printable, (name, "not enabled", f"--plugins {name} enables it")))
+    for name, reason in found.unused().items():
+        shown.add_row(*map(printable, (name, "skipped" if name in found.skipped else "not enabled", reason)))
     console().print(shown)

@@ -239,9 +239,8 @@ def _known_names(error_text: str) -> str:
     if "unknown field" in unknown[0] and (advice := removed_advice(f"setting {unknown[2]}")):
         return f"; the {advice}"
     is_task = unknown[1] == "task_type"
-    topic = "model setting" if "unknown field" in unknown[0] else "task" if is_task else "choice"
     known = all_task_types() if is_task else known_names(registry().model_settings, unknown[1] or "")
-    return f"; known are {', '.join(known)}{registry().advice(topic, unknown[2])}"
+    return f"; known are {', '.join(known)}{registry().advice()}"
 
 
 def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False) -> T:

@@ -90,8 +90,7 @@ def test_setting_that_exists_already_is_rejected(section: str, name: str) -> Non
         assert plugins.model_settings
 
 
-def test_unknown_setting_names_the_skipped_plugin_that_has_it() -> None:
+def test_unknown_name_is_explained_by_the_plugins_that_are_not_loaded() -> None:
     plugins = PluginRegistry([plugin("a", "ring", requires=("absent",))])
-    expected = "; the plugin a has it, but is not loaded: it requires the plugin absent, which is not loaded"
-    assert plugins.advice("model setting", "ring") == expected
-    assert plugins.advice("model setting", "rang") == registry().advice("model setting", "no_such") == ""
+    expected = "; plugins that are not loaded: a (it requires the plugin absent, which is not loaded)"
+    assert (plugins.advice(), registry().advice()) == (expected, "")

@@ -56,7 +56,7 @@ def test_installed_plugin_is_listed_but_not_loaded() -> None:
 def test_unknown_command_names_the_plugins_that_are_not_enabled() -> None:
     completed = charioteer("acme-greet")
     assert completed.returncode == 2
-    assert "Installed, but not enabled: acme. --plugins acme enables it" in completed.stderr
+    assert "The plugin acme is not loaded: --plugins acme enables it" in completed.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--plugins", "acme", "acme-greet"], ["--plugins=acme", "acme-greet"]])
@@ -204,7 +204,7 @@ def test_layout_of_detectors_finds_objects(tmp_path: Path) -> None:
 def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(tmp_path: Path) -> None:
     completed = run("-c", PROGRAM, str(python_model(tmp_path)), "[]", plugins="")
     assert "task_type: Invalid task type 'ACME_COUNT'; known are IMAGE_CLASSIFICATION" in completed.stderr
-    assert "plugins that are installed, but not enabled by --plugins: acme" in completed.stderr
+    assert "; plugins that are not loaded: acme (--plugins acme enables it)" in completed.stderr
 
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
