@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -31,9 +30,12 @@ _MIN_GAIN = 1.05
 _REQUEST_ID = "tune"
 _DEFAULT_LIMITS = Limits()
 
+_Figures = tuple[float, float, float, float, float]
+"""The figures of a `Measurement` in one round, in its order."""
+
 
 class Measurement(msgspec.Struct, frozen=True):
-    """The measurements of a candidate, in milliseconds.
+    """The medians of a candidate's measurements, with times in milliseconds.
 
     Attributes:
         rate: responses a second under full load.
@@ -41,7 +43,7 @@ class Measurement(msgspec.Struct, frozen=True):
         p99: 99th percentile of that latency.
         single_latency: median latency of a single request.
         cpu: CPU time of the process for each response.
-        rounds: the measurements whose medians these are, for comparisons of the same round.
+        rates: the rate of each round, for comparisons of the same round.
     """
 
     candidate: Candidate
@@ -50,7 +52,7 @@ class Measurement(msgspec.Struct, frozen=True):
     p99: float
     single_latency: float
     cpu: float
-    rounds: "tuple[Measurement, ...]" = ()
+    rates: tuple[float, ...]
 
 
 def measure_candidates(
@@ -68,11 +70,17 @@ def measure_candidates(
     rotation to models that take one. Each of the `rounds` measurements of a candidate has `seconds` under load.
     Raise ModelError when a model cannot be loaded. Raise InferenceError when an inference fails.
     """
-    runs = [_Run(candidate, source, images, limits) for candidate, source in candidates]
-    for run in runs * rounds:
-        run.measure(workers, seconds)
-        on_measured()
-    return [run.median() for run in runs]
+    loaded = [_load(source, images, limits) for _, source in candidates]
+    measured: list[list[_Figures]] = [[] for _ in candidates]
+    for _ in range(rounds):
+        for (repository, requests), (_, source), figures in zip(loaded, candidates, measured, strict=True):
+            with closing(Engine(repository, limits, workers, QueueLimits(max_waiting=10_000))) as engine:
+                figures.append(asyncio.run(_measure(engine, source, requests, workers, seconds)))
+            on_measured()
+    return [
+        Measurement(candidate, *np.median(figures, axis=0).tolist(), rates=tuple(rate for rate, *_ in figures))
+        for (candidate, _), figures in zip(candidates, measured, strict=True)
+    ]
 
 
 def best_measurement(measurements: Sequence[Measurement]) -> Measurement:
@@ -83,64 +91,38 @@ def best_measurement(measurements: Sequence[Measurement]) -> Measurement:
     best = max(measurements, key=lambda result: result.rate)
 
     def is_as_good(result: Measurement) -> bool:
-        pairs = zip(best.rounds or (best,), result.rounds or (result,), strict=False)
-        gains = [best_round.rate / result_round.rate for best_round, result_round in pairs]
-        return result is best or statistics.median(gains) < _MIN_GAIN or min(gains) <= 1
+        gains = np.divide(best.rates, result.rates)
+        return result is best or bool(np.median(gains) < _MIN_GAIN or gains.min() <= 1)
 
     return next(filter(is_as_good, measurements))
 
 
-class _Run:
-    """One loaded candidate, and its measurements."""
-
-    def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes], limits: Limits) -> None:
-        # The load must not meet a limit of the model's queue.
-        settings = msgspec.structs.replace(source.settings, max_waiting=None)
-        self.candidate, self._limits = candidate, limits
-        self.source = msgspec.structs.replace(source, settings=settings)
-        self.servable = load(source)
-        inputs = [tuple(_input(spec, image) for spec in self.servable.inputs) for image in images]
-        requests = [InferenceRequest(id=_REQUEST_ID, model_name=source.name, inputs=values) for values in inputs]
-        self.servable.predict(requests[0], limits)
-        self.requests = itertools.cycle(requests)
-        self.measured: list[Measurement] = []
-
-    def measure(self, workers: int, seconds: float) -> None:
-        registry = Registry([self.source])
-        registry.load(self.source, lambda _: self.servable)
-        repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
-        engine = Engine(repository, self._limits, workers, QueueLimits(max_waiting=10_000))
-        with closing(engine):
-            measuring = _measure(engine, self.source, self.requests, self.candidate, workers, seconds)
-            self.measured.append(asyncio.run(measuring))
-
-    def median(self) -> Measurement:
-        rows = [(result.rate, result.p50, result.p99, result.single_latency, result.cpu) for result in self.measured]
-        return Measurement(self.candidate, *np.median(rows, axis=0).tolist(), rounds=tuple(self.measured))
+def _load(
+    source: ModelSource, images: Sequence[bytes], limits: Limits
+) -> tuple[Repository, Iterator[InferenceRequest]]:
+    """Load a model, and return it with the requests to send to it."""
+    servable = load(source)
+    inputs = [tuple(_input(spec, image) for spec in servable.inputs) for image in images]
+    requests = [InferenceRequest(id=_REQUEST_ID, model_name=source.name, inputs=values) for values in inputs]
+    servable.predict(requests[0], limits)
+    # The load must not meet a limit of the model's queue.
+    source = msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, max_waiting=None))
+    registry = Registry([source])
+    registry.load(source, lambda _: servable)
+    return Repository(registry, lambda: [source], lambda _: servable), itertools.cycle(requests)
 
 
 async def _measure(
-    engine: Engine,
-    source: ModelSource,
-    requests: Iterator[InferenceRequest],
-    candidate: Candidate,
-    workers: int,
-    seconds: float,
-) -> Measurement:
+    engine: Engine, source: ModelSource, requests: Iterator[InferenceRequest], workers: int, seconds: float
+) -> _Figures:
     name, batch = source.name, source.settings.batching.max_size
     single_latencies, _ = await _run_load(engine, name, requests, 1, seconds / 4)
     cpu_before = time.process_time()
     # Enough requests to fill every worker's batch while the next batches are collected.
     latencies, elapsed = await _run_load(engine, name, requests, 2 * workers * batch, seconds)
-    cpu_seconds = time.process_time() - cpu_before
-    return Measurement(
-        candidate=candidate,
-        rate=len(latencies) / elapsed,
-        p50=float(np.percentile(latencies, 50)),
-        p99=float(np.percentile(latencies, 99)),
-        single_latency=float(np.median(single_latencies)),
-        cpu=cpu_seconds / len(latencies) * 1000,
-    )
+    cpu = (time.process_time() - cpu_before) / len(latencies) * 1000
+    p50, p99 = np.percentile(latencies, [50, 99]).tolist()
+    return len(latencies) / elapsed, p50, p99, float(np.median(single_latencies)), cpu
 
 
 async def _run_load(

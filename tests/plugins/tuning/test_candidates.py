@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from app.core.assembly.discovery import model_at
@@ -72,12 +71,9 @@ def test_unreadable_settings_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / SETTINGS_FILE).read_text() == "{"
 
 
-def with_rounds(name: str, *rates: float) -> Measurement:
-    def measurement(rate: float) -> Measurement:
-        return Measurement(candidate=Candidate(name, {}), rate=rate, p50=1, p99=2, single_latency=5, cpu=1)
-
-    rounds = tuple(measurement(rate) for rate in rates)
-    return msgspec.structs.replace(measurement(sorted(rates)[len(rates) // 2]), rounds=rounds)
+def with_rates(name: str, *rates: float) -> Measurement:
+    rate = sorted(rates)[len(rates) // 2]
+    return Measurement(Candidate(name, {}), rate, p50=1, p99=2, single_latency=5, cpu=1, rates=rates)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def with_rounds(name: str, *rates: float) -> Measurement:
     ids=["better", "once slower", "small gain"],
 )
 def test_candidate_must_be_better_than_a_simpler_one_in_every_round(second: Sequence[float], expected: str) -> None:
-    measured = [with_rounds("first", 100, 50, 100), with_rounds("second", *second)]
+    measured = [with_rates("first", 100, 50, 100), with_rates("second", *second)]
     assert best_measurement(measured).candidate.name == expected
 
 
@@ -98,4 +94,4 @@ def test_every_candidate_is_measured(name: str) -> None:
     rows = measure_candidates(pairs, [encode_image(rectangle())], 2, 0.05, rounds=2)
     assert [row.candidate for row in rows] == candidates
     assert all(row.rate > 0 and 0 < row.p50 <= row.p99 and row.single_latency > 0 and row.cpu > 0 for row in rows)
-    assert [len(row.rounds) for row in rows] == [2, 2]
+    assert [len(row.rates) for row in rows] == [2, 2]

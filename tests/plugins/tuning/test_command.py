@@ -38,8 +38,8 @@ def fastest(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def measure(*arguments: Any) -> list[Measurement]:
-        rows = measure_candidates(*arguments)
-        return [msgspec.structs.replace(row, rate=1 + (row.candidate.name in names), rounds=()) for row in rows]
+        rated = [(row, 1.0 + (row.candidate.name in names)) for row in measure_candidates(*arguments)]
+        return [msgspec.structs.replace(row, rate=rate, rates=(rate,)) for row, rate in rated]
 
     monkeypatch.setattr("app.plugins.tuning.benchmarking.measure_candidates", measure)
     return names
