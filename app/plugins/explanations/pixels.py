@@ -1,7 +1,8 @@
 """Explain predictions for an image: run the model on many masked copies, and compute saliency maps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Any
 
 import cv2
@@ -9,7 +10,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.plugins.explanations.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
+from app.plugins.explanations.masks import (
+    Mask,
+    WeightedMasks,
+    normalize,
+    occlusion_masks,
+    random_masks,
+    window_count,
+)
 from tasks.inference.request import Positive
 from tasks.inference.response import Record
 from tasks.task import ExplainableTask
@@ -114,8 +122,9 @@ class ExplanationTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def sample_count(target: ExplanationTarget, parameters: ExplanationParameters, default: int) -> int:
     """Return the number of masked copies of one image that `parameters` require; `default` if they set none."""
-    image: Image = target.item.image
-    return masks_for(parameters, image.width, image.height).count or parameters.samples or default
+    if parameters.method is ExplanationMethod.OCCLUSION:
+        return window_count(*_cells(parameters, target.item.image))
+    return parameters.samples or default
 
 
 def explain_target(
@@ -129,19 +138,19 @@ def explain_target(
     Memory holds one chunk of a few masked copies, regardless of the number of samples. Raise MODEL_FAILED if the model
     fails on a masked copy.
     """
+    if not target.prediction_count:
+        return []
     image: Image = target.item.image
-    masks = masks_for(parameters, image.width, image.height)
-    weighted_masks = WeightedMasks(target.prediction_count, *masks.shape, hides=masks.hides)
+    masks = islice(masks_for(parameters, image), samples)
+    weighted_masks = WeightedMasks(hides=parameters.method is ExplanationMethod.OCCLUSION)
     downscaled, scale = _downscale(image.pixels)
     chunk_size = max(1, min(_MAX_CHUNK_SIZE, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
     # RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
     backdrop = np.empty_like(downscaled)
     backdrop[:] = np.rint(downscaled.mean(axis=(0, 1)))
-    while target.prediction_count and weighted_masks.samples < samples:
-        drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
-        copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
-        scores = target.scores([Image(copy) for copy in copies], scale)
-        weighted_masks.add(drawn, scores)
+    while drawn := list(islice(masks, chunk_size)):
+        copies = [Image(apply_mask(downscaled, mask, backdrop)) for mask in drawn]
+        weighted_masks.add(np.stack(drawn), target.scores(copies, scale))
         if not should_continue():
             break
     predictions, saliency = target.predictions, weighted_masks.mean()
@@ -185,10 +194,14 @@ def _downscale(pixels: Pixels) -> tuple[Pixels, float]:
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8), scale
 
 
-def masks_for(parameters: ExplanationParameters, width: int, height: int) -> MaskSource:
-    """Return the masks for an image, with `grid` cells along its longer side and nearly square cells."""
-    longer = max(width, height)
-    cell_rows = max(1, round(parameters.grid * height / longer))
-    cell_columns = max(1, round(parameters.grid * width / longer))
-    source = OcclusionMasks if parameters.method is ExplanationMethod.OCCLUSION else RandomMasks
-    return source(cell_rows, cell_columns, parameters.seed)
+def masks_for(parameters: ExplanationParameters, image: Image) -> Iterator[Mask]:
+    """Yield the masks for an image. Those of OCCLUSION end; a score is lost by what they hide."""
+    masks = occlusion_masks if parameters.method is ExplanationMethod.OCCLUSION else random_masks
+    return masks(*_cells(parameters, image), parameters.seed)
+
+
+def _cells(parameters: ExplanationParameters, image: Image) -> tuple[int, int]:
+    """Return the rows and columns of nearly square cells, `grid` of them along the longer side."""
+    longer = max(image.width, image.height)
+    rows, columns = (max(1, round(parameters.grid * side / longer)) for side in (image.height, image.width))
+    return rows, columns
