@@ -170,7 +170,7 @@ def test_model_is_explained_or_says_no(task_type: TaskType) -> None:
     request = msgspec.structs.replace(request_for(task_type), parameters={"samples": 16})
     assert explainer_of(servable) == task_type.explains
     if explainer_of(servable):
-        assert explain_request(servable, request, Limits(), lambda: True).explanations[0][0]
+        assert explain_request(servable, request, Limits(), lambda: True).explanations[0]
         return
     with pytest.raises(InferenceError, match="explanations of texts need a model that explains itself") as caught:
         explain_request(servable, request, Limits(), lambda: True)

@@ -121,7 +121,7 @@ def _measure_random_maps(servable: Servable, scenes: Sequence[Scene], model: str
 
 def _subject(servable: Servable, scene: Scene) -> ExplanationTarget:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
-    _, ((subject,),) = explanation_targets(servable, request(tensor), Limits(), None, 3)
+    _, (subject,) = explanation_targets(servable, request(tensor), Limits(), None, 3)
     return subject
 
 

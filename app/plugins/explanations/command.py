@@ -132,7 +132,7 @@ def _explain(
         except InferenceError as error:
             field = error.path.rpartition("parameters.")[2].partition("[")[0]
             raise InferenceError(error.kind, error.message, _OPTIONS.get(field, "")) from None
-    return servable, result.explanations[0][0]
+    return servable, result.explanations[0]
 
 
 def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:

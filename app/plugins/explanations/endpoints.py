@@ -61,10 +61,9 @@ class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
     def _wire(self, predictions: Sequence[Any], explanations: Explanations) -> Sequence[Any]:
         match explainer_of(self.servable):
             case "numbers":
-                return wire_row_explanations(explanations[0][0])
+                return wire_row_explanations(explanations[0])
             case "model":
-                by_sample = [explanation for output in explanations for explanation in output]
-                return by_sample[0] if self.servable.description.takes == "tensor" else by_sample
+                return explanations[0] if self.servable.description.takes == "tensor" else explanations
             case _:
                 return wire_explanations(predictions, explanations, self.saliency_format)
 

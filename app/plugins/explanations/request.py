@@ -15,6 +15,7 @@ from app.core.hooks import Host, Parts
 from app.plugins.explanations.explainer import check_explained, explainers
 from app.plugins.explanations.pixels import (
     DEFAULT_SAMPLES,
+    Explanation,
     ExplanationMethod,
     ExplanationParameters,
     ExplanationTarget,
@@ -27,13 +28,13 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceResponse, InferenceResult
-from tasks.task import ExplainableTask, InputGroup, SelfExplainingModel
+from tasks.task import ExplainableTask, SelfExplainingModel
 
 WireT = TypeVar("WireT")
 
-Explanations = Sequence[Sequence[Any]]
-"""For each output of a response, for each of its samples: one explanation for each explained prediction or row, or the
-one of a model that explains itself."""
+Explanations = Sequence[Any]
+"""For each sample of a response: one explanation for each explained prediction or row, or the one of a model that
+explains itself."""
 
 _SHARE_OF_SAMPLES = 0.9
 _PARAMETERS = {"numbers": RowExplanationParameters, "pixels": ExplanationParameters}
@@ -115,42 +116,33 @@ def explain_request(
     if explainer == "numbers":
         return _explain_rows(servable, request, limits, parameters, before(end))
     label, max_objects = parameters.label, parameters.max_objects
-    result, targets_of_outputs = explanation_targets(servable, request, limits, label, max_objects)
-    targets = [target for output in targets_of_outputs for target in output]
+    result, targets = explanation_targets(servable, request, limits, label, max_objects)
     counts = _sample_counts(targets, parameters, limits)
-    calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
-    explanations: list[Sequence[Any]] = []
+    calls = _Calls(servable, lambda samples: on_samples(samples, sum(counts)))
+    explanations: list[Sequence[Explanation]] = []
     for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
-        timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
+        timed_target = msgspec.structs.replace(target, model=calls)
         explanations.append(explain_target(timed_target, parameters, count, before(now + (end - now) / remaining)))
-    remaining_explanations = iter(explanations)
-    return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-        explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
-        samples=calls.inputs,
-    )
+    return ExplainedResult(result=calls.timed(result), explanations=explanations, samples=calls.inputs)
 
 
 def explanation_targets(
     servable: Servable, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int
-) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget]]]:
-    """Answer a request. Return the result and, for each output, the target to explain in each of its images.
+) -> tuple[InferenceResult, Sequence[ExplanationTarget]]:
+    """Answer a request. Return the result, and the target to explain in each of its images.
 
     With `label`, only this class is explained; `max_objects` limits the objects of each image. Raise InferenceError as
     `Servable.predict`, and INVALID_REQUEST for an unknown label.
     """
     task = cast("ExplainableTask[Any]", servable.task)
-    result, groups, predictions = _answer(servable, request, limits, servable.model)
-    raw_predictions = iter(predictions)
+    result, items, predictions = _answer(servable, request, limits, servable.model)
+    selected = [prediction for output in result.outputs for prediction in output.predictions]
     target = partial(ExplanationTarget, task=task, model=partial(servable.call, servable.model))
     try:
         return result, [
-            [
-                target(item=item, predictions=task.targets(next(raw_predictions), filtered, label, max_objects))
-                for item, filtered in zip(group.items, output.predictions, strict=True)
-            ]
-            for group, output in zip(groups, result.outputs, strict=True)
+            target(item=item, predictions=task.targets(prediction, filtered, label, max_objects))
+            for item, prediction, filtered in zip(items, predictions, selected, strict=True)
         ]
     except InferenceError as error:
         raise (error.with_prefix("parameters") if error.path == "label" else error) from None
@@ -158,8 +150,8 @@ def explanation_targets(
 
 def _answer(
     servable: Servable, request: InferenceRequest, limits: Limits, runner: Runner
-) -> tuple[InferenceResult, Sequence[InputGroup[Any]], Sequence[Any]]:
-    """Return the result, the decoded inputs, and the predictions before the task selects."""
+) -> tuple[InferenceResult, Sequence[Any], Sequence[Any]]:
+    """Return the result, and each decoded sample with its prediction before the task selects."""
     started = time.perf_counter_ns()
     groups = servable.task.decode(request, servable.defaults, limits)
     decode_ns = time.perf_counter_ns() - started
@@ -171,7 +163,7 @@ def _answer(
                 message = f"Explanations are for the whole image, not for {step.output}: {advice}"
                 raise invalid(message, f"inputs[{group.index}].parameters.{step.parameter}")
     result, predictions = servable.run(groups, runner, decode_ns)
-    return result, groups, predictions
+    return result, [item for group in groups for item in group.items], predictions
 
 
 def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Limits) -> ExplainedResult:
@@ -183,10 +175,8 @@ def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Lim
         explanations.extend(explanation for _, explanation in explained)
         return [prediction for prediction, _ in explained]
 
-    result, groups, _ = _answer(servable, request, limits, explain)
-    remaining = iter(explanations)
-    of_outputs = [[next(remaining) for _ in group.items] for group in groups]
-    return ExplainedResult(result=result, explanations=of_outputs, samples=0)
+    result, _, _ = _answer(servable, request, limits, explain)
+    return ExplainedResult(result=result, explanations=explanations, samples=0)
 
 
 def _explain_rows(
@@ -197,18 +187,13 @@ def _explain_rows(
     should_continue: Callable[[], bool],
 ) -> ExplainedResult:
     """Explain each row of a request to a TENSOR model."""
-    result, groups, predictions = _answer(servable, request, limits, servable.model)
-    calls = _ModelCalls()
-    model = partial(calls.run, partial(servable.call, servable.model))
-    labels = servable.description.labels
-    target = RowTarget(model=model, item=groups[0].items[0], prediction=predictions[0], labels=labels)
+    result, (item, *_), (prediction, *_) = _answer(servable, request, limits, servable.model)
+    calls = _Calls(servable)
+    target = RowTarget(model=calls, item=item, prediction=prediction, labels=servable.description.labels)
     orders = _order_count(order_cost(target), target.row_count, parameters.samples, limits.max_explanation_samples)
     importances = explain_rows(target, parameters, orders, should_continue)
-    return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
-        explanations=[[importances]],
-        samples=sum(importance.samples for importance in importances),
-    )
+    samples = sum(importance.samples for importance in importances)
+    return ExplainedResult(result=calls.timed(result), explanations=[importances], samples=samples)
 
 
 def _sample_counts(
@@ -241,19 +226,21 @@ def _order_count(cost: int, row_count: int, samples: int | None, max_samples: in
     return orders
 
 
-class _ModelCalls:
-    """Count the inputs of a model and the time of its calls, and report the inputs."""
+class _Calls:
+    """Call a model, count its inputs and the time of its calls, and report the inputs."""
 
-    def __init__(self, on_inputs: Callable[[int], None] = lambda _: None) -> None:
-        self._on_inputs = on_inputs
-        self.inputs = 0
-        self.nanoseconds = 0
+    def __init__(self, servable: Servable, on_inputs: Callable[[int], None] = lambda _: None) -> None:
+        self._servable, self._on_inputs = servable, on_inputs
+        self.inputs = self._nanoseconds = 0
 
-    def run(self, model: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the predictions of `model` for `inputs`."""
+    def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         started = time.perf_counter_ns()
-        predictions = model(inputs)
-        self.nanoseconds += time.perf_counter_ns() - started
+        predictions = self._servable.call(self._servable.model, inputs)
+        self._nanoseconds += time.perf_counter_ns() - started
         self.inputs += len(inputs)
         self._on_inputs(len(inputs))
         return predictions
+
+    def timed(self, result: InferenceResult) -> InferenceResult:
+        """Return a result with the time of the calls."""
+        return msgspec.structs.replace(result, model_ns=result.model_ns + self._nanoseconds)

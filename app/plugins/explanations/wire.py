@@ -48,7 +48,7 @@ def read_saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
 
 def wire_explanations(
     predictions: Sequence[Sequence[Record]],
-    explanations: Sequence[Sequence[Sequence[Explanation]]],
+    explanations: Sequence[Sequence[Explanation]],
     encoding: SaliencyFormat,
 ) -> list[list[dict[str, Any]]]:
     """Return the explanations of every image, parallel to `predictions`.
@@ -57,8 +57,7 @@ def wire_explanations(
     has rows of numbers, 0..1, or `png` has base64 of an 8-bit grey PNG, 255 for 1. Raise TOO_LARGE for more pixels than
     a response may hold.
     """
-    image_explanations = list(chain.from_iterable(explanations))
-    count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(image_explanations))
+    count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(explanations))
     if count > _MAX_PIXELS[encoding]:
         message = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}, got {count:,}"
         raise InferenceError(ErrorKind.TOO_LARGE, f"{message}; {_ADVICE[encoding]}", "parameters.format")
@@ -73,7 +72,7 @@ def wire_explanations(
             }
             for explanation in group
         ]
-        for records, group in zip(predictions, image_explanations, strict=True)
+        for records, group in zip(predictions, explanations, strict=True)
     ]
 
 

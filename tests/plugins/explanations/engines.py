@@ -28,7 +28,7 @@ from tests.support.models.scripted_model import EventRecorder
 
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
 
-Explanations = Sequence[Sequence[Sequence[Explanation]]]
+Explanations = Sequence[Sequence[Explanation]]
 
 
 class SlowDetector:

@@ -146,5 +146,5 @@ def test_explanation_uses_full_image() -> None:
     _, targets = explanation_targets(
         servable("detector", reduced=True), request(image_input("scene.jpg")), Limits(), None, 1
     )
-    item: ImageItem[Any] = targets[0][0].item
+    item: ImageItem[Any] = targets[0].item
     assert item.image.full_size is None
