@@ -10,9 +10,9 @@ from app.plugins.drift.feature_space import Neighbourhood
 from app.plugins.drift.hypothesis_tests import PERMUTATIONS, holm
 from app.plugins.drift.sample import PREDICTION_FEATURES, DriftError, Sample
 from app.plugins.drift.suite import (
+    DriftTestResult,
     MixDrift,
     NumberDrift,
-    PValue,
     ValueCount,
     compare_mix,
     compare_numbers,
@@ -31,21 +31,6 @@ _TESTS = 6
 
 _MAX_PERMUTATIONS = 20_000
 _OUTLIERS = 12
-
-
-class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test of the verdict about some values.
-
-    `p` is corrected for the count of its numbers, `adjusted` for the other tests too (Holm). It has drifted if the
-    latter is at most the level. `where` is what differs most, or empty.
-    """
-
-    name: str
-    about: str
-    p: float
-    adjusted: float
-    drifted: bool
-    where: str = ""
 
 
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +83,10 @@ def compare(
     if mix:
         worst = min(mix, key=lambda drift: drift.p)
         about, where = f"metadata: {quote_names([drift.key for drift in mix])}", quote_names([worst.key])
-        results.append(PValue("mix", about, worst.p, f"{where}: {worst.change}"))
+        results.append(DriftTestResult("mix", about, worst.p, where=f"{where}: {worst.change}"))
     tests = [
-        DriftTestResult(**row._asdict(), adjusted=adjusted, drifted=adjusted <= alpha)
-        for row, adjusted in zip(results, holm([row.p for row in results]), strict=True)
+        msgspec.structs.replace(result, adjusted=adjusted, drifted=adjusted <= alpha)
+        for result, adjusted in zip(results, holm([result.p for result in results]), strict=True)
     ]
     similarity = baseline_neighbourhood.similarity(distances)
     least_similar: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()

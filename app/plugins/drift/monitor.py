@@ -9,10 +9,11 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.plugins.drift.baseline import Baseline
-from app.plugins.drift.comparison import DriftTestResult, compare
+from app.plugins.drift.comparison import compare
 from app.plugins.drift.feature_space import Neighbourhood
 from app.plugins.drift.measurement import DriftInput, Embed, measure_images
 from app.plugins.drift.sample import MIN_IMAGES, Observation, build_sample
+from app.plugins.drift.suite import DriftTestResult
 
 _DECIMALS = 4
 

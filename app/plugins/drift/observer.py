@@ -36,27 +36,6 @@ _POLL_SECONDS = 10.0
 _SECONDS_TO_CLOSE = 5.0
 
 
-class _Batch(msgspec.Struct, frozen=True, eq=False):
-    """Images of one request: samples to measure, or finished measurements."""
-
-    model: str
-    task_type: str
-    event_id: str = ""
-    samples: Sequence[SampleResult] = ()
-    metadata: Mapping[int, InputMetadata] = {}
-    observations: Sequence[Observation] = ()
-
-    @property
-    def count(self) -> int:
-        return len(self.observations) or len(self.samples)
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the images that wait with it."""
-        images = [image_of(sample.item) for sample in self.samples]
-        return sum(3 * image.width * image.height for image in images if image is not None)
-
-
 class DriftObserver:
     """Measure images in a thread with a low priority, and test windows of them for drift.
 
@@ -97,16 +76,21 @@ class DriftObserver:
             or context.similarities
         ):
             return
-        samples = [sample for sample in result.samples if image_of(sample.item) is not None]
+        samples = [(sample, image) for sample in result.samples if (image := image_of(sample.item)) is not None]
         allowed, now = 0, time.monotonic()
         with self._lock:
             while allowed < len(samples) and not self._bucket.take(self._rate, now):
                 allowed += 1
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
-            metadata = context.metadata.by_input
-            model, task_type, event_id = context.model_name, context.task_type, context.id
-            self._submit(_Batch(model, task_type, event_id, samples[:allowed], metadata))
+            taken, task_type = [sample for sample, _ in samples[:allowed]], context.task_type
+            event_id, metadata = context.id, context.metadata.by_input
+
+            def measure(monitor: ModelMonitor) -> Sequence[Observation]:
+                return monitor.measure([_drift_input(sample, event_id, metadata) for sample in taken], task_type)
+
+            size = sum(3 * image.width * image.height for _, image in samples[:allowed])
+            self._submit(context.model_name, task_type, allowed, measure, size)
 
     def annotate(
         self, context: RequestContext, result: InferenceResult, model_name: str, /
@@ -122,14 +106,14 @@ class DriftObserver:
         task_type = monitor.sample.task_type
         try:
             metadata = context.metadata.by_input
-            samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
-            observations = monitor.measure(samples, task_type)
+            inputs = [_drift_input(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
+            observations = monitor.measure(inputs, task_type)
             similarities = [monitor.similarity(observation) for observation in observations]
         except Exception:
             _logger.exception("the similarity of images for %s could not be measured", model_name)
             return ()
         if not context.trial:
-            self._submit(_Batch(model_name, task_type, observations=observations))
+            self._submit(model_name, task_type, len(observations), lambda _: observations)
         if all(value is None for value in similarities):
             return ()
         context.similarities = similarities
@@ -148,19 +132,38 @@ class DriftObserver:
         """Drop waiting images, and stop the thread."""
         self._lane.close(_SECONDS_TO_CLOSE)
 
-    def _submit(self, batch: _Batch) -> None:
-        if not self._lane.submit(partial(self._judge, batch), batch.size):
-            self._count(batch.model, "dropped", batch.count)
+    def _submit(
+        self,
+        model: str,
+        task_type: str,
+        count: int,
+        measure: Callable[[ModelMonitor], Sequence[Observation]],
+        size: int = 0,
+    ) -> None:
+        """Add images to the window of a model, in the lane. `size` are the bytes of the images that wait."""
+        if not self._lane.submit(partial(self._judge, model, task_type, count, measure), size):
+            self._count(model, "dropped", count)
 
-    def _judge(self, batch: _Batch) -> None:
+    def _judge(
+        self, model: str, task_type: str, count: int, measure: Callable[[ModelMonitor], Sequence[Observation]]
+    ) -> None:
+        monitor = self._monitors.get(model)
+        if monitor is None:
+            return
         try:
-            self._measure(batch)
+            measured = measure(monitor)
+            # One image with scores that are not finite would make the whole window fail.
+            observations = [observation for observation in measured if observation.finite]
+            self._count(model, "measured", len(observations))
+            self._count(model, "failed", len(measured) - len(observations))
+            if (tested := monitor.add(observations, task_type)) is not None:
+                self._report(*tested)
         except (DriftError, InferenceError) as error:
-            self._count(batch.model, "failed", batch.count)
-            _logger.warning("drift of %s could not be judged: %s", batch.model, error)
+            self._count(model, "failed", count)
+            _logger.warning("drift of %s could not be judged: %s", model, error)
         except Exception:
-            self._count(batch.model, "failed", batch.count)
-            _logger.exception("drift of %s could not be judged", batch.model)
+            self._count(model, "failed", count)
+            _logger.exception("drift of %s could not be judged", model)
 
     def _update_monitors(self) -> None:
         try:
@@ -180,19 +183,7 @@ class DriftObserver:
             self._monitors[model] = monitor
             self._metrics.start(model)
 
-    def _measure(self, batch: _Batch) -> None:
-        monitor = self._monitors.get(batch.model)
-        if monitor is None:
-            return
-        samples = [_drift_sample(sample, batch.event_id, batch.metadata) for sample in batch.samples]
-        measured = batch.observations or monitor.measure(samples, batch.task_type)
-        # One image with scores that are not finite would make the whole window fail.
-        observations = [observation for observation in measured if observation.finite]
-        self._count(batch.model, "measured", len(observations))
-        self._count(batch.model, "failed", len(measured) - len(observations))
-        if (tested := monitor.add(observations, batch.task_type)) is None:
-            return
-        window, changed = tested
+    def _report(self, window: DriftWindow, changed: bool) -> None:
         self._metrics.update(window)
         with self._lock:
             self._windows.setdefault(window.model, deque(maxlen=MAX_WINDOWS)).append(window)
@@ -206,7 +197,7 @@ class DriftObserver:
             self._metrics.images.labels(model, outcome).inc(count)
 
 
-def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, InputMetadata]) -> DriftInput:
+def _drift_input(sample: SampleResult, event_id: str, metadata: Mapping[int, InputMetadata]) -> DriftInput:
     return DriftInput(
         id=f"{event_id}-{sample.input}-{sample.index}",
         image=image_of(sample.item),

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -74,12 +73,18 @@ class MixDrift(msgspec.Struct, frozen=True, kw_only=True):
     values: Sequence[ValueCount]
 
 
-class PValue(NamedTuple):
-    """The name of a test, the tested values, the p-value, and what differs most."""
+class DriftTestResult(msgspec.Struct, frozen=True):
+    """One test of the verdict about some values.
+
+    `p` is corrected for the count of its numbers, `adjusted` for the other tests too (Holm). It has drifted if the
+    latter is at most the level. `where` is what differs most, or empty.
+    """
 
     name: str
     about: str
     p: float
+    adjusted: float = 1.0
+    drifted: bool = False
     where: str = ""
 
 
@@ -96,7 +101,7 @@ def sample_tests(
     rng: np.random.Generator,
     permutations: int,
     notes: list[str],
-) -> list[PValue]:
+) -> list[DriftTestResult]:
     """Run the tests of whole samples; `numbers` are the results of `compare_numbers`."""
     p, feature = min((number.kolmogorov_smirnov_p, number.feature) for number in numbers)
     # A space of both samples together keeps permutation tests exact.
@@ -105,25 +110,24 @@ def sample_tests(
         np.concatenate([baseline.embeddings, production.embeddings]),
     )
     results = [
-        PValue("Kolmogorov-Smirnov", "each number", min(1.0, p * len(numbers)), feature),
+        DriftTestResult("Kolmogorov-Smirnov", "each number", min(1.0, p * len(numbers)), where=feature),
         _outlier_test(baseline, production, space, rng, permutations),
     ]
     if baseline.embeddings.shape[1]:
         rows = space.embeddings(baseline.embeddings), space.embeddings(production.embeddings)
         p = maximum_mean_discrepancy(*rows, rng, permutations)
-        results.append(PValue("MMD of embeddings", "all of them together", p))
+        results.append(DriftTestResult("MMD of embeddings", "all of them together", p))
     if baseline.task_type and production.task_type:
         label_counts = _most_common_labels(np.concatenate([baseline.counts, production.counts]))
         if np.count_nonzero(label_counts.sum(axis=0)) > 1:
             p = chi_square(label_counts[: len(baseline)], label_counts[len(baseline) :], rng, permutations)
-            results.append(
-                PValue("chi-square", "labels", p, describe_change(label_totals(baseline), label_totals(production)))
-            )
+            change = describe_change(label_totals(baseline), label_totals(production))
+            results.append(DriftTestResult("chi-square", "labels", p, where=change))
         else:
             notes.append("Labels: fewer than two were found; not compared")
     joined = [space.join(sample.numbers, sample.embeddings) for sample in (baseline, production)]
     p = tail_test(*comparable_distances(joined[0], joined[1], rng))
-    return [*results, PValue("similarity tail", "images unlike any of the baseline", p)]
+    return [*results, DriftTestResult("similarity tail", "images unlike any of the baseline", p)]
 
 
 def compare_mix(
@@ -205,7 +209,7 @@ def _most_common_labels(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _outlier_test(
     baseline: Sample, production: Sample, space: FeatureSpace, rng: np.random.Generator, permutations: int
-) -> PValue:
+) -> DriftTestResult:
     """Test for a few outliers among all images or within their cluster: dark images may be usual for one camera."""
     numbers = np.concatenate([baseline.numbers, production.numbers])
     cluster = cluster_images(
@@ -214,7 +218,8 @@ def _outlier_test(
     if cluster.any():
         numbers = np.concatenate([numbers, standardize_within_clusters(numbers, cluster)], axis=1)
     column, p = tail_excess(numbers, len(baseline), rng, permutations)
-    return PValue("tails", "few images far out in a number", p, baseline.features[column % len(baseline.features)])
+    feature = baseline.features[column % len(baseline.features)]
+    return DriftTestResult("tails", "few images far out in a number", p, where=feature)
 
 
 def _values(key: str, sample: Sample) -> list[str]:
