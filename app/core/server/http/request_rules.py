@@ -151,7 +151,7 @@ def is_allowed_host(host: bytes | None, hosts: Collection[str] | None) -> bool:
     if host is None or hosts is None:
         return True
     name = hostname_of(host.decode("latin-1"))
-    return is_loopback_host(name) or (name != "" and name in hosts)
+    return is_loopback_host(name) or name in hosts
 
 
 def is_reported_cross_site(headers: Headers) -> bool:
