@@ -168,4 +168,5 @@ def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, reco
         (None, 0): 1,
     }
     assert len({event.id for event in recorder.events}) == 4
+    assert len({id(event.response_headers) for event in recorder.events}) == 4, "they share no headers"
     assert len({event.request_id for event in recorder.events}) == 1, "the ids are those of the stream"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.data.requests import pack_elements
-from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
+from tests.support.models.scripted_model import Gate, ScriptedModel, scripted_engine
 from tests.support.servers.grpc_server import (
     IMAGE,
     GrpcTestClient,
@@ -41,14 +41,6 @@ def test_requests_are_answered_in_order(peer: GrpcTestClient) -> None:
     items = list(peer.stream([number_request([index], id=f"r{index}") for index in range(20)]))
     assert [item.infer_response.id for item in items] == [f"r{index}" for index in range(20)]
     assert all(is_final(item) and not item.error_message for item in items)
-
-
-def test_requests_of_a_stream_share_no_response_headers() -> None:
-    recorder = EventRecorder()
-    with run_grpc_server(build_engine(("echo-fp32",), observers=[recorder])) as peer:
-        list(peer.stream([number_request([1], id="a"), number_request([2], id="b")]))
-    first, second = recorder.events
-    assert first.response_headers is not second.response_headers
 
 
 def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
@@ -114,16 +106,6 @@ def test_text_is_sent_in_one_response_if_output_format_is_set(peer: GrpcTestClie
     (item,) = peer.stream([question(prompts="a", output_format="records")])
     assert item.infer_response.outputs[0].name == "predictions"
     assert is_final(item)
-
-
-def test_stream_answers_before_the_next_request_arrives(peer: GrpcTestClient) -> None:
-    request_queue: queue.Queue[Any] = queue.Queue()
-    items = peer.stream(iter(request_queue.get, None))
-    for index in range(3):
-        request_queue.put(number_request([index], id=f"r{index}"))
-        assert next(items).infer_response.id == f"r{index}"
-    request_queue.put(None)
-    assert list(items) == []
 
 
 def test_idle_stream_does_not_delay_shutdown() -> None:
