@@ -95,7 +95,7 @@ class Platform:
         request_id, base_id = str(uuid.uuid4()), str(uuid.uuid4())
         headers |= {"X-Request-ID": request_id, "Chariot-Inference-Base-ID": base_id, "Chariot-Not-Known": "1"}
         url = f"{self.registration.address}{self.registration.base_url.format(id=model)}infer"
-        answer = httpx.post(url, content=msgspec.json.encode(request), headers=headers, timeout=60)
+        answer = httpx.post(url, content=msgspec.json.encode(request), headers=headers, timeout=180)
         self.responses.append(answer)
         if answer.status_code == 200:
             body = answer.json()
