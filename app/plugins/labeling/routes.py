@@ -212,7 +212,12 @@ async def _setup(engine: Engine, request: HttpRequest) -> Mapping[str, str]:
             raise invalid(message, "extra_params")
         return {"model_version": make_plan(registration, wire.schema, "schema").version}
 
-    return await asyncio.to_thread(read)
+    try:
+        return await asyncio.to_thread(read)
+    except InferenceError as error:
+        # Label Studio shows only the status, and refers to this log.
+        _logger.warning("Label Studio cannot connect %s: %s", registration.source.name, error)
+        raise
 
 
 async def _webhook(engine: Engine, request: HttpRequest) -> Response[bytes]:

@@ -188,11 +188,13 @@ TWO_IMAGES = (
     ],
 )
 def test_unusable_configuration_is_rejected_with_the_reason(
-    client: TestClient[Litestar], model: str, schema: str, error_text: str
+    client: TestClient[Litestar], model: str, schema: str, error_text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     response = setup(client, model, schema)
     assert response.status_code in (400, 413)
     assert error_text in response.json()["error"]
+    # Label Studio shows its users only the status.
+    assert error_text in caplog.text
 
 
 def test_model_without_labels_needs_those_of_the_project() -> None:
