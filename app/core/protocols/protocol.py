@@ -143,7 +143,7 @@ class HttpListener(HttpProtocol, Protocol):
     """A protocol with its own port, where it handles every request.
 
     Its endpoints describe it in OpenAPI. Those with `start` answer inferences: their paths are compared as received,
-    percent-encoded and without a query, in any case but that of the verb. The handler answers all other requests.
+    percent-encoded and without a query. Only the case of the verb counts. The handler answers all other requests.
 
     Attributes:
         title: the name in the start message and in OpenAPI.
