@@ -63,8 +63,15 @@ LONGEST = tuple(
 )  # fmt: skip
 """Files and folders that take longest: at the end no worker waits long."""
 
-_TOGETHER = ("tests/browser/", "tests/plugins/transformers/torch/")
-"""Files that one worker runs, because they share a browser and servers, or the import of torch."""
+_TOGETHER = {
+    "browser": ("tests/browser/",),
+    "torch": (
+        "tests/plugins/transformers/", "tests/plugins/openai/test_tools.py", "tests/fixtures/",
+        "tests/core/runtimes/python/test_score_and_mask_answers.py",
+        "tests/core/runtimes/onnxruntime/images/test_resampling.py",
+    ),
+}  # fmt: skip
+"""Files that one worker runs, because they share a browser and servers, or the import of torch and transformers."""
 
 
 # Thousands of tests are in hundreds of files.
@@ -138,7 +145,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return next((files for files in _TOGETHER if files in file), file)
+            groups = (name for name, paths in _TOGETHER.items() if any(path in file for path in paths))
+            return next(groups, file)
 
     return Scheduling(config, log)
 

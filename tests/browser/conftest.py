@@ -22,6 +22,7 @@ from tests.browser.servers import (
     write_versions,
 )
 from tests.browser.try_view import MODELS, expect_findings
+from tests.installed.environments import linked_environment
 from tests.plugins.acme.process import ENVIRONMENT
 from tests.support.models.model_folders import write_model
 from tests.support.servers.server_process import run_server
@@ -42,7 +43,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name, code in TEXT_MODELS.items():
         write_model(repository / name, code, task_type=name.upper())
     write_pose(repository / "pose")
-    with run_server("--model-repository", str(repository), "--allow-code") as process:
+    program = linked_environment().command
+    with run_server("--model-repository", str(repository), "--allow-code", program=program) as process:
         yield process.address
 
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.plugins.authoring.pack import archive, members
+from tests.installed.environments import linked_environment
 from tests.platform.proxy import Platform, Registration
 from tests.support.archives import unpack
 from tests.support.data.chariot import image_input
@@ -36,7 +37,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("mnt")
     archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], folder / "model.tar.gz")
     unpack(folder / "model.tar.gz", folder / "models")
-    with run_server("--model-dir", str(folder / "models")) as server:
+    with run_server("--model-dir", str(folder / "models"), program=linked_environment().command) as server:
         yield server
 
 
