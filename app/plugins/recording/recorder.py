@@ -1,7 +1,6 @@
 """Record the inferences of the engine."""
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -10,26 +9,11 @@ from app.plugins.recording.inference import Selection
 from app.plugins.recording.inference_query import TRIAL
 from app.plugins.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
 from app.plugins.recording.row_converter import RowConverter
+from app.plugins.recording.rules import RuleSelector
 from app.plugins.recording.writer import Writer
 from tasks.inference.error import ErrorKind
 
 _logger = logging.getLogger(__name__)
-_SAMPLING_DIGITS = 8
-
-
-def is_sampled(event_id: str, fraction: float) -> bool:
-    """Return whether an event is in a sample of `fraction` (0..1). A larger sample includes every smaller one."""
-    return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
-
-
-Selector = Callable[[RequestContext], Selection | None]
-"""Returns why to record an event, and with which probability; None if it is not recorded."""
-
-
-def random_sample(fraction: float) -> Selector:
-    """Return a selector of a share of all events, 0..1."""
-    selection = Selection(probability=fraction)
-    return lambda event: selection if is_sampled(event.id, fraction) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +23,7 @@ class Recorder:
     row_converter: RowConverter
     writer: Writer  # decides whether answers wait for it
     metrics: RecordingMetrics  # counts requests that are not recorded
-    select: Selector
+    select: RuleSelector
 
     @property
     def unavailable_reason(self) -> str:

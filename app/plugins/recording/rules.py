@@ -16,7 +16,6 @@ from app.core.settings.server import SettingsError
 from app.plugins.recording.inference import Selection
 from app.plugins.recording.inference_query import ANY_REASON, NO_TRIAL, RANDOM_SAMPLE, TRIAL
 from app.plugins.recording.query.filters import COMPARISONS
-from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.stores.rows import field_of
 from tasks.task import BEST_ONLY
 
@@ -33,7 +32,13 @@ _RULE = re.compile(
     (?:\blimit\s+(?P<limit>[1-9][0-9]{0,6})\s*/\s*(?P<period>minute|hour|day)\s*)?""",
     re.VERBOSE,
 )
+_SAMPLING_DIGITS = 8
 _EXAMPLE = "unsure: score > 0.3 and score < 0.6 limit 100/hour"
+
+
+def is_sampled(event_id: str, fraction: float) -> bool:
+    """Return whether an event is in a sample of `fraction` (0..1). A larger sample includes every smaller one."""
+    return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
 
 
 class Condition(msgspec.Struct, frozen=True):

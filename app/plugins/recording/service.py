@@ -18,12 +18,12 @@ from app.plugins.recording.settings import RecordingSettings
 
 if TYPE_CHECKING:
     from app.plugins.recording.query.reader import RecordingReader
-    from app.plugins.recording.recorder import Recorder, Selector
-    from app.plugins.recording.rules import RuleSelector
+    from app.plugins.recording.recorder import Recorder
     from app.plugins.recording.stores.store import Store, StoreDsn
     from app.plugins.recording.truth_routes import Truths
 
 _DAY = 24 * 60 * 60
+_NEED_RECORD = ("record_images", "record_keep", "record_keep_images", "record_redact", "record_when", "serve_truth")
 
 MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
@@ -35,10 +35,9 @@ def start(host: Host) -> Parts:
     Raise SettingsError when settings contradict each other, or the store cannot be used as configured.
     """
     settings = host.settings.of(RecordingSettings)
-    selector = _rule_selector(settings, host.metrics)
-    recorder = open_recorder(settings, host.metrics, selector)
-    if recorder is not None and selector is not None:
-        host.provide(ShadowWatch, partial(_watch_shadow, selector, recorder))
+    recorder = open_recorder(settings, host.metrics)
+    if recorder is not None:
+        host.provide(ShadowWatch, partial(_watch_shadow, recorder))
     inferences = recording_routes(host.settings, host.metrics)
     truths = _open_truths(settings, host)
     if truths is not None:
@@ -61,40 +60,22 @@ def start(host: Host) -> Parts:
     )
 
 
-def _watch_shadow(
-    selector: "RuleSelector", recorder: "Recorder", context: RequestContext
-) -> Callable[[int], None] | None:
-    if not selector.awaits_shadow(context):
+def _watch_shadow(recorder: "Recorder", context: RequestContext) -> Callable[[int], None] | None:
+    if not recorder.select.awaits_shadow(context):
         return None
     # The engine drops the images of requests that have ended.
     kept = copy(context)
 
     def record(differing: int) -> None:
-        if (selection := selector.after_shadow(kept, differing)) is not None:
+        if (selection := recorder.select.after_shadow(kept, differing)) is not None:
             recorder.record_as(kept, selection)
 
     return record
 
 
-def _rule_selector(settings: RecordingSettings, metrics: CollectorRegistry) -> "RuleSelector | None":
-    if not settings.record_when.strip():
-        return None
-    from app.plugins.recording.rules import RuleSelector, parse_rules
-
-    rules = parse_rules(settings.record_when)
-    if settings.record is None:
-        raise SettingsError("--record-when needs --record")
-    if settings.record_sample == 1:
-        message = "--record-when has no effect if everything is recorded; add --record-sample, such as 0.05"
-        raise SettingsError(message)
-    return RuleSelector(rules, settings.record_sample, metrics)
-
-
 def _open_truths(settings: RecordingSettings, host: Host) -> "Truths | None":
-    if not settings.serve_truth:
+    if settings.record is None or not settings.serve_truth:
         return None
-    if settings.record is None:
-        raise SettingsError("--serve-truth needs --record")
     from app.plugins.recording.row_converter import Redaction
     from app.plugins.recording.stores.store import parse_dsn
     from app.plugins.recording.truth_routes import Truths
@@ -104,16 +85,14 @@ def _open_truths(settings: RecordingSettings, host: Host) -> "Truths | None":
     return Truths(store, lambda: host.find(TruthJudge))
 
 
-def open_recorder(
-    settings: RecordingSettings, metrics: CollectorRegistry, select: "Selector | None" = None
-) -> "Recorder | None":
-    """Start and return a recorder, with another selection than the random sample if there is one; None if it is off.
+def open_recorder(settings: RecordingSettings, metrics: CollectorRegistry) -> "Recorder | None":
+    """Start and return a recorder; None if it is off.
 
     Raise SettingsError when settings contradict each other, or the store cannot be used as configured.
     """
     records_days, images_days = settings.record_keep, settings.record_keep_images or settings.record_keep
     if settings.record is None:
-        for option in ("record_images", "record_keep", "record_keep_images", "record_redact"):
+        for option in _NEED_RECORD:
             if getattr(settings, option):
                 raise SettingsError(f"--{option.replace('_', '-')} needs --record")
         return None
@@ -123,13 +102,18 @@ def open_recorder(
         longer = f"--record-keep-images is {images_days:g} days, longer than the records' own {records_days:g}"
         raise SettingsError(f"{longer} (--record-keep)")
     from app.plugins.recording.images import ImageFolder
-    from app.plugins.recording.recorder import Recorder, random_sample
+    from app.plugins.recording.recorder import Recorder
     from app.plugins.recording.recording_metrics import RecordingMetrics
     from app.plugins.recording.retention import Retention
     from app.plugins.recording.row_converter import Redaction, RowConverter
+    from app.plugins.recording.rules import RuleSelector, parse_rules
     from app.plugins.recording.stores.store import StoreError, parse_dsn
     from app.plugins.recording.writer import Writer
 
+    rules = parse_rules(settings.record_when)
+    if rules and settings.record_sample == 1:
+        message = "--record-when has no effect if everything is recorded; add --record-sample, such as 0.05"
+        raise SettingsError(message)
     acknowledging = settings.record_mode == "acknowledge"
     dsn = parse_dsn(settings.record)
     store = store_at(dsn)
@@ -144,7 +128,7 @@ def open_recorder(
         writer.start()
     except StoreError as error:
         raise SettingsError(f"The store of recordings cannot be used: {error}") from None
-    return Recorder(converter, writer, recording_metrics, select or random_sample(settings.record_sample))
+    return Recorder(converter, writer, recording_metrics, RuleSelector(rules, settings.record_sample, metrics))
 
 
 def store_at(dsn: "StoreDsn") -> "Store":

@@ -25,8 +25,8 @@ from app.plugins.evaluation.answers import MEASURED_TASKS
 from app.plugins.evaluation.dataset import EvaluationError, Item
 from app.plugins.recording.api import ShadowWatch
 from app.plugins.recording.inference import summarize
-from app.plugins.recording.recorder import is_sampled
 from app.plugins.recording.row_converter import Redaction
+from app.plugins.recording.rules import is_sampled
 from app.plugins.shadow.rows import ShadowAnswer, ShadowWriter
 from app.plugins.shadow.settings import settings_of, shadow_source
 from tasks.inference.error import InferenceError

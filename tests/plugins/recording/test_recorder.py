@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import ImageFolder
-from app.plugins.recording.recorder import Recorder, is_sampled, random_sample
+from app.plugins.recording.recorder import Recorder
 from app.plugins.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
 from app.plugins.recording.retention import Retention
 from app.plugins.recording.row_converter import Redaction, RowConverter
+from app.plugins.recording.rules import RuleSelector, is_sampled
 from app.plugins.recording.stores.store import StoreFault
 from app.plugins.recording.writer import Writer
 from tasks.inference.error import ErrorKind, InferenceError
@@ -39,7 +40,8 @@ class Recording:
         limits = {"acknowledge": True, "max_queued": 100, "write_timeout": 10, **limits}
         writer = Writer(self.store, folder, retention, report, **limits)
         conversion = RowConverter(Redaction(()), keep_images=images is not None)
-        self.recorder = Recorder(conversion, writer, report, random_sample(fraction))
+        selector = RuleSelector((), fraction, self.metrics)
+        self.recorder = Recorder(conversion, writer, report, selector)
 
     def record(self, **event: Any) -> "Future[None] | None":
         return self.recorder.record(detection_event(**event))

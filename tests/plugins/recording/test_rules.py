@@ -10,8 +10,7 @@ from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.token_bucket import Rate
 from app.core.settings.server import SettingsError
 from app.plugins.recording.inference import Selection
-from app.plugins.recording.recorder import is_sampled
-from app.plugins.recording.rules import Condition, Rule, RuleSelector, parse_rules
+from app.plugins.recording.rules import Condition, Rule, RuleSelector, is_sampled, parse_rules
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
 from tasks.inference.response import InferenceResult, SampleResult
