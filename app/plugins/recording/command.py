@@ -1,6 +1,5 @@
 """``charioteer inferences``."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,9 @@ from rich.table import Table
 from app.core.cli.terminal import console, counted, error_console, printable, reject_unused, table
 from app.core.settings.server import SettingsError
 from app.plugins.recording.export.writing import Format, export_inferences, format_of
-from app.plugins.recording.inference import RecordedInference, format_timestamp, summarize
+from app.plugins.recording.inference import InferencePage, RecordedInference, format_timestamp, summarize
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
-from app.plugins.recording.query.reader import ResultPage, default_reason, open_recordings
+from app.plugins.recording.query.reader import default_reason, open_recordings
 from tasks.inference.error import truncate
 
 _NO_FILTER = InferenceQuery()
@@ -64,10 +63,7 @@ def inferences(
         raise SettingsError("--id prints one inference and cannot be combined with filters, --limit or --after")
     reader = open_recordings(store, images)
     if id is not None:
-        inference = reader.get(id)
-        if inference is None:
-            sys.exit(f"charioteer: id: There is no inference {id}")
-        console().print_json(msgspec.json.encode(inference).decode())
+        console().print_json(msgspec.json.encode(reader.get(id)).decode())
     elif to is not None:
         if query.reason is None:
             query = replace(query, reason=default_reason(store))
@@ -91,11 +87,10 @@ def _with_truth(batch: Sequence[RecordedInference]) -> Sequence[RecordedInferenc
     return [msgspec.structs.replace(item, records=records) for item, records in zip(batch, scored, strict=True)]
 
 
-def _print_page(page: ResultPage, *, json: bool) -> None:
+def _print_page(page: InferencePage, *, json: bool) -> None:
     terminal = console()
     if json:
-        document = {"inferences": page.inferences, "next": None if page.next is None else str(page.next)}
-        terminal.print_json(msgspec.json.encode(document).decode())
+        terminal.print_json(msgspec.json.encode(page).decode())
         return
     if not page.inferences:
         terminal.print("No inference matches")

@@ -163,6 +163,13 @@ def summarize(records: Sequence[Mapping[str, object]], task_type: str) -> str:
     return f"{len(records)} record{'' if len(records) == 1 else 's'}" if records else "nothing"
 
 
+class InferencePage(msgspec.Struct, frozen=True):
+    """A page of matches, newest first, and the cursor of the next page; None for the last page."""
+
+    inferences: Sequence[RecordedInference]
+    next: str | None
+
+
 Batches = Iterable[Sequence[RecordedInference]]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from app.plugins.recording.api import TruthJudge
-from app.plugins.recording.inference import RecordedInference, Truth
+from app.plugins.recording.inference import Truth
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.row_converter import Redaction
 from app.plugins.recording.service import store_at
@@ -72,7 +72,7 @@ class TruthStore:
 
         Raise MODEL_NOT_FOUND if there is no such inference, or none with a truth.
         """
-        truth = self._inference(inference_id).truth
+        truth = self.reader.get(inference_id).truth
         if truth is None:
             raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"The inference {quote_value(inference_id)} has no truth")
         return truth
@@ -82,7 +82,7 @@ class TruthStore:
 
         Raise InferenceError as `get`; INVALID_REQUEST if the answer does not fit the inference.
         """
-        inference = self._inference(inference_id)
+        inference = self.reader.get(inference_id)
         if (answer.records is None) == (answer.verdict is None):
             raise invalid("Expected either records or a verdict")
         if inference.records is None:
@@ -100,7 +100,7 @@ class TruthStore:
 
     def withdraw(self, inference_id: str) -> None:
         """Remove the truth of an inference. Raise MODEL_NOT_FOUND if there is no such inference."""
-        self.write({self._inference(inference_id).id: None})
+        self.write({self.reader.get(inference_id).id: None})
 
     def write(self, truths: Mapping[str, Truth | None]) -> Collection[str]:
         """Store truths by the id of their inference in one durable transaction; None removes a truth.
@@ -119,12 +119,6 @@ class TruthStore:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
-
-    def _inference(self, inference_id: str) -> RecordedInference:
-        inference = self.reader.get(inference_id)
-        if inference is None:
-            raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"There is no inference {quote_value(inference_id)}")
-        return inference
 
 
 def truth_of_verdict(answer: RightAnswer) -> Truth:

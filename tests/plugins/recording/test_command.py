@@ -68,7 +68,7 @@ def test_options_are_parsed_into_a_query(store: str) -> None:
 def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, id="second")
     assert json.loads(capsys.readouterr().out)["model"] == "vlm"
-    with pytest.raises(SystemExit, match="There is no inference missing"):
+    with pytest.raises(InferenceError, match="There is no inference 'missing'"):
         inferences(store, id="missing")
 
 

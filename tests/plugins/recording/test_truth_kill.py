@@ -48,9 +48,8 @@ def main() -> None:
         acknowledged += len(numbers)
         for comment in numbers:
             writer, number = comment.split("-")
-            inference = reader.get(writer)
-            assert inference is not None
-            stored = inference.truth.comment.split("-") if inference.truth else ["-1", "-1"]
+            truth = reader.get(writer).truth
+            stored = truth.comment.split("-") if truth else ["-1", "-1"]
             lost += [int(part) for part in stored] < [turn, int(number)]
     sys.stdout.write(f"{kills} kills: {acknowledged} truths acknowledged, {lost} lost\n")
     sys.exit(bool(lost) or not acknowledged)

@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select
@@ -14,7 +14,14 @@ from sqlalchemy.engine import RowMapping
 from app.core.engine.error_text import needs_extra
 from app.core.settings.server import SettingsError
 from app.plugins.recording.images import read_recorded_image
-from app.plugins.recording.inference import RecordedInference, Selection, Truth, check_numbers, image_from_columns
+from app.plugins.recording.inference import (
+    InferencePage,
+    RecordedInference,
+    Selection,
+    Truth,
+    check_numbers,
+    image_from_columns,
+)
 from app.plugins.recording.inference_query import NO_TRIAL, InferenceQuery
 from app.plugins.recording.query.connection import QueryRunner
 from app.plugins.recording.query.filters import matching_numbers
@@ -24,20 +31,13 @@ from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
 from app.plugins.recording.stores.tables import INDEXED_CHARACTERS, metadata, recordings, schema_version
 from metadata.request import MetadataEntry
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
 T = TypeVar("T")
 
 _BATCH_SIZE = 500
 _READ_ROWS = 10_000
 _PARTS = "part-*.parquet"
-
-
-class ResultPage(NamedTuple):
-    """A page of matches, newest first, and the cursor of the next page; None for the last page."""
-
-    inferences: Sequence[RecordedInference]
-    next: int | None
 
 
 class RecordingReader:
@@ -62,14 +62,14 @@ class RecordingReader:
         self._images = images
         self._checked = False
 
-    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> ResultPage:
+    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> InferencePage:
         """Return the newest matches, or those that follow the cursor `after`.
 
         Raise InferenceError also for an invalid filter, with its name.
         """
         numbers = self._numbers(query, after, limit + 1)
         matches = self.find(recordings.c.number.in_(numbers[:limit]))
-        return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
+        return InferencePage(matches, str(numbers[limit - 1]) if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
         """Yield all matches, or the newest `limit`, newest first. One batch is in memory.
@@ -78,11 +78,13 @@ class RecordingReader:
         """
         yield from self.find_each(recordings.c.number, self._numbers(query, limit=limit))
 
-    def get(self, inference_id: str) -> RecordedInference | None:
-        """Return the inference with this id, or None if there is none."""
+    def get(self, inference_id: str) -> RecordedInference:
+        """Return the inference with this id. Raise MODEL_NOT_FOUND if there is none."""
         is_id = recordings.c.id == inference_id[:INDEXED_CHARACTERS]
         found = self.find(is_id) if inference_id.isprintable() else ()
-        return found[0] if found else None
+        if not found:
+            raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"There is no inference {quote_value(inference_id)}")
+        return found[0]
 
     def image(self, inference: RecordedInference) -> bytes | None:
         """Return the file that the client sent, or None if it was not stored or was deleted."""
