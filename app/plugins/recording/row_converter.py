@@ -1,10 +1,10 @@
 """Convert inference events into database rows."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 import cv2
 import msgspec
@@ -15,7 +15,7 @@ from app.core.engine.request_context import RequestContext
 from app.plugins.recording.images import ImageFile
 from app.plugins.recording.inference import RecordedImage, RecordedInference, Selection
 from app.plugins.recording.stores.rows import Rows, to_rows
-from metadata.request import METADATA_PARAMETER, MetadataEntry
+from metadata.request import METADATA_PARAMETER, InputMetadata, MetadataEntry
 from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import SampleResult
@@ -115,9 +115,8 @@ class RowConverter:
         request = event.request
         if request is None or event.result is None or not event.result.samples:
             records = None if event.outcome or event.result is None else ()
-            entries = [entry for metadata in event.metadata.of() for entry in metadata.entries]
-            shared: Mapping[str, object] = request.parameters if request else {}
-            inference = self._convert(event, selection, (0, 0), shared, entries, records)
+            parameters = request.parameters if request else {}
+            inference = self._convert(event, selection, parameters, event.metadata.of(), records=records)
             return PendingRequest(rows=[to_rows(inference)], images=[])
         images: dict[str, ImageFile] = {}
         rows: list[Rows] = []
@@ -127,36 +126,43 @@ class RowConverter:
             parameters = {**request.parameters}
             for index in inputs:
                 parameters |= request.parameters_of(index)
-            entries = [entry for metadata in event.metadata.of(inputs) for entry in metadata.entries]
-            records = cast("Sequence[object]", self._redaction.value(sample.prediction.records()))
-            image = self._read_image(request, sample, images)
-            indexes = sample.input, sample.index
-            inference = self._convert(event, selection, indexes, parameters, entries, records, image)
-            rows.append(to_rows(inference, () if self._redaction.redacts("label") else None))
+            inference = self._convert(
+                event,
+                selection,
+                parameters,
+                event.metadata.of(inputs),
+                input=sample.input,
+                datum=sample.index,
+                records=self._redaction.value(sample.prediction.records()),
+                image=self._read_image(request, sample, images),
+            )
+            rows.append(to_rows(inference, {} if self._redaction.redacts("label") else None))
         return PendingRequest(rows=rows, images=list(images.values()))
 
     def _convert(
         self,
         event: RequestContext,
         selection: Selection,
-        indexes: tuple[int, int],
         parameters: Mapping[str, object],
-        entries: Sequence[MetadataEntry],
-        records: Sequence[object] | None,
-        image: RecordedImage | None = None,
+        metadata: Iterable[InputMetadata],
+        *,
+        input: int = 0,  # noqa: A002
+        datum: int = 0,
+        **answer: Any,
     ) -> RecordedInference:
-        """Return an inference for the `indexes` of its input and sample. Its records may be objects."""
+        """Return an inference with an `answer`, whose records may be objects."""
+        entries: Sequence[MetadataEntry] = [entry for found in metadata for entry in found.entries]
         message = event.error
         parameters = {key: value for key, value in parameters.items() if key != METADATA_PARAMETER}
         if self._redaction:
             parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
             entries, message = self._redaction.entries(entries), self._redaction.message(message)
         return RecordedInference(
-            id=f"{event.id}-{indexes[0]}-{indexes[1]}",
+            id=f"{event.id}-{input}-{datum}",
             base_id=event.base_id,
             request_id=event.request_id,
-            input=indexes[0],
-            datum=indexes[1],
+            input=input,
+            datum=datum,
             protocol=event.protocol,
             model=event.model_name,
             version=event.model_version,
@@ -165,13 +171,12 @@ class RowConverter:
             duration=event.total // 1000,
             parameters=parameters,
             metadata=entries,
-            records=cast("Sequence[Mapping[str, object]] | None", records),
-            image=image,
             error=event.outcome.value if event.outcome else None,
             message=message,
             explanation=event.explanation,
             reason=selection.reason,
             probability=selection.probability,
+            **answer,
         )
 
     def _read_image(

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -17,19 +17,12 @@ NUMBER = "number"
 _entries_decoder = msgspec.json.Decoder(list[tuple[str, str, MetadataValue]])
 
 
-class LabelRow(NamedTuple):
-    """The columns of `tables.labels` in order, without the number."""
-
-    label: str
-    score: float | None
-
-
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rows of one sample, or of one rejected request, in all tables."""
 
     recording: Mapping[str, Any]  # the columns of `tables.recordings` by name, without the number
     metadata: str | None  # the column `entries` of `tables.metadata`; None without a row
-    labels: Sequence[LabelRow]  # the rows of `tables.labels`
+    labels: Mapping[str, float | None]  # the score in each row of `tables.labels`, by label
 
     @property
     def size(self) -> int:
@@ -38,7 +31,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return 500 + sum(len(text or "") for text in texts)
 
 
-def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = None) -> Rows:
+def to_rows(inference: RecordedInference, labels: Mapping[str, float | None] | None = None) -> Rows:
     """Return the rows of an inference.
 
     Args:
@@ -61,7 +54,7 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
         "shadow": None,
     }
     metadata = encode_entries(inference.metadata) if inference.metadata else None
-    return Rows(recording=columns, metadata=metadata, labels=label_rows(records or ()) if labels is None else labels)
+    return Rows(recording=columns, metadata=metadata, labels=best_labels(records or ()) if labels is None else labels)
 
 
 def json_text(value: object) -> str:
@@ -92,8 +85,8 @@ def decode_entries(text: str | None) -> Sequence[MetadataEntry]:
     ]
 
 
-def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
-    """Return one row for each label of `records`, objects or dicts, with its best score."""
+def best_labels(records: Sequence[object]) -> Mapping[str, float | None]:
+    """Return the best score of each label of `records`, objects or dicts."""
     best: dict[str, float | None] = {}
     for record in records:
         label, score = label_of(record), finite_or_none(field_of(record, "score"))
@@ -105,8 +98,7 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     if len(candidates) > _MAX_LABELS:
         candidates = sorted(candidates, key=lambda label: best[label] or 0, reverse=True)[:_MAX_LABELS]
     # Two long labels may be equal after truncation; keep the better one.
-    rows = [LabelRow(_storable(label), best[label]) for label in reversed(candidates)]
-    return list({row.label: row for row in rows}.values())
+    return {_storable(label): best[label] for label in reversed(candidates)}
 
 
 def _storable(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:

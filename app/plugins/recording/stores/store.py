@@ -73,7 +73,7 @@ class Store(ABC):
             values = {
                 recordings: [(number, *_values(row.recording)) for number, row in numbered],
                 metadata: [(number, row.metadata) for number, row in numbered if row.metadata],
-                labels: [(number, *label) for number, row in numbered for label in row.labels],
+                labels: [(number, *label) for number, row in numbered for label in row.labels.items()],
             }
             cursor = connection.connection.cursor()
             for table, table_rows in values.items():
@@ -178,7 +178,6 @@ def parse_dsn(text: str) -> StoreDsn:
     scheme = text.partition("://")[0]
     try:
         url = make_url(text)
-        port = url.port
     except (ArgumentError, ValueError):
         raise SettingsError(f"The address of the store cannot be read: {_EXPECTED}") from None
     if scheme == "sqlite":
@@ -189,11 +188,11 @@ def parse_dsn(text: str) -> StoreDsn:
         raise SettingsError(f"The store has an unknown scheme, {scheme!r}: {_EXPECTED}")
     if not url.database:
         raise SettingsError(f"The address of the store names no database: {_EXPECTED}")
-    host_and_port = f"{url.host or 'localhost'}{f':{port}' if port else ''}"
     # asyncpg's option `ssl` is `sslmode` in other drivers and in most addresses.
     options = {"ssl" if name == "sslmode" else name: value for name, value in url.query.items()}
     asyncpg_url = url.set(drivername="postgresql+asyncpg", query=options)
-    return StoreDsn(dialect="postgresql", url=asyncpg_url, display_name=f"postgresql://{host_and_port}/{url.database}")
+    shown = URL.create("postgresql", host=url.host or "localhost", port=url.port, database=url.database)
+    return StoreDsn(dialect="postgresql", url=asyncpg_url, display_name=str(shown))
 
 
 def _sqlite_dsn(file: str) -> StoreDsn:

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.settings.server import SettingsError
 from app.plugins.recording.row_converter import Redaction, RowConverter
-from app.plugins.recording.stores.rows import LabelRow, Rows, label_rows
+from app.plugins.recording.stores.rows import Rows, best_labels
 from app.plugins.recording.stores.store import Store, StoreError, StoreFault, parse_dsn
 from tasks.image_classification import LabelledScore
 from tasks.token_classification import Entity
@@ -155,36 +155,30 @@ def test_invalid_address_is_rejected_without_showing_password(text: str, message
     assert "hush" not in str(raised.value)
 
 
-class Labelled(msgspec.Struct):
-    label: str
+CLASSES = [LabelledScore(f"class {index}", index / 1000) for index in range(1000)]
+LONG = "x" * 400
 
 
-def test_label_row_has_best_score() -> None:
-    records = [LabelledScore("ship", 0.3), LabelledScore("quay", 0.5), LabelledScore("ship", 0.8)]
-    assert sorted(label_rows(records)) == [LabelRow("quay", 0.5), LabelRow("ship", 0.8)]
-
-
-def test_label_of_an_entity_is_its_group() -> None:
-    entity = {"entity_group": "PER", "score": 0.5, "word": "Ann", "start": 0, "end": 3}
-    assert label_rows([entity, Entity("PER", 0.75, "Bo", 4, 6)]) == [LabelRow("PER", 0.75)]
-
-
-def test_label_row_can_have_no_score() -> None:
-    assert label_rows([Labelled("sky"), Labelled("sky"), "no record"]) == [LabelRow("sky", None)]
-    assert label_rows([LabelledScore("sky", float("nan"))]) == [LabelRow("sky", None)]
-    assert label_rows([{"label": "sky", "score": 1}]) == [LabelRow("sky", 1.0)]
-
-
-def test_only_likeliest_classes_have_label_rows() -> None:
-    records = [LabelledScore(f"class {index}", index / 1000) for index in range(1000)]
-    scores = {row.label: row.score for row in label_rows(records)}
-    assert scores == {f"class {index}": index / 1000 for index in range(984, 1000)}
-    assert [row.label for row in label_rows(records[:12])] == ["class 11", "class 10"]
-
-
-def test_labels_with_same_prefix_keep_best_score() -> None:
-    long = "x" * 400
-    assert label_rows([LabelledScore(long + "a", 0.9), LabelledScore(long + "b", 0.5)]) == [LabelRow(long, 0.9)]
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (
+            [LabelledScore("ship", 0.3), LabelledScore("quay", 0.5), LabelledScore("ship", 0.8)],
+            {"quay": 0.5, "ship": 0.8},
+        ),
+        ([{"entity_group": "PER", "score": 0.5, "word": "Ann"}, Entity("PER", 0.75, "Bo", 4, 6)], {"PER": 0.75}),
+        ([{"label": "sky"}, {"label": "sky"}, "no record"], {"sky": None}),
+        ([LabelledScore("sky", float("nan"))], {"sky": None}),
+        ([{"label": "sky", "score": 1}], {"sky": 1.0}),
+        (CLASSES, {f"class {index}": index / 1000 for index in range(984, 1000)}),
+        (CLASSES[:12], {"class 11": 0.011, "class 10": 0.01}),
+        ([LabelledScore(LONG + "a", 0.9), LabelledScore(LONG + "b", 0.5)], {LONG: 0.9}),
+    ],
+)
+def test_likeliest_labels_have_a_row_with_their_best_score(
+    records: list[object], expected: dict[str, float | None]
+) -> None:
+    assert best_labels(records) == expected
 
 
 def test_documents_are_set_replaced_and_cleared(store: Store, url: str) -> None:
