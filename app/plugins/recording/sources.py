@@ -171,9 +171,6 @@ def _in_manifest(location: str) -> Iterator[SourceImage]:
             continue
         name = str(row.pop(key))
         path = name if "://" in name or name.startswith("/") else f"{folder}/{name}"
-        if "\\" in name and not Path(path).exists():
-            # Manifests that were written on Windows have backslashes between folders.
-            name, path = name.replace("\\", "/"), path.replace("\\", "/")
         yield SourceImage(name=_printable(name), location=path, metadata=metadata_entries(row))
 
 
@@ -264,11 +261,9 @@ def _open(location: str) -> BinaryIO:
 
 
 def _read(location: str) -> bytes:
-    if "://" not in location:
-        return Path(location).read_bytes()
     if location.startswith(("http://", "https://")):
         response = httpx.get(location, follow_redirects=True, timeout=60)
         response.raise_for_status()
         return response.content
-    filesystem, path = _filesystem(location)
-    return filesystem.cat_file(path)
+    with _open(location) as file:
+        return file.read()

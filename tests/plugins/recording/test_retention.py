@@ -66,18 +66,6 @@ def test_clock_set_ahead_pauses_deletion_until_it_is_steady(caplog: pytest.LogCa
     assert deletion.store.deleted == [0, 3, 0], "a clock that is steady for an hour is trusted"
 
 
-def test_clock_set_ahead_and_corrected_deletes_nothing() -> None:
-    deletion = Deletion(1000)
-    deletion.record(3)
-    deletion.advance(0)
-    deletion.now += 10_000
-    deletion.retention.step()
-    deletion.now -= 10_000
-    for _ in range(70):
-        deletion.advance(10)
-    assert len(deletion.store.rows) == 3
-
-
 def test_old_unused_image_is_deleted(tmp_path: Path) -> None:
     images = [ImageFile(hashlib.sha256(content).hexdigest(), content) for content in (b"unused", b"used", b"new")]
     folder = ImageFolder(tmp_path, durable=False)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -156,15 +155,6 @@ def test_exports_leave_out_the_trials_of_a_store_and_say_so_if_nothing_is_left(
     error = capsys.readouterr().err
     assert "Wrote 0 inferences" in error
     assert ("Trials" in error) == (reason is None)
-
-
-def test_parquet_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    # pyarrow has no type annotations.
-    parquet: Any = import_module("pyarrow.parquet")
-    export_inferences([RECORDED[2:]], tmp_path / "new.parquet", "parquet")
-    table = parquet.read_table(tmp_path / "new.parquet")
-    parquet.write_table(table.drop_columns(["reason", "probability", "truth"]), tmp_path / "old.parquet")
-    assert open_recordings(str(tmp_path / "old.parquet")).page(InferenceQuery(), 10).inferences == RECORDED[2:]
 
 
 def test_coco_with_truth_has_the_right_objects_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

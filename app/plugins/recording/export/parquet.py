@@ -59,9 +59,6 @@ PARQUET_SCHEMA: Any = _arrow.schema(
 )
 """`records`, `parameters` and `truth` are JSON. `text` of an entry has values that are no 64-bit ints or floats."""
 
-_ADDED = ("reason", "probability", "truth")
-"""Columns that exports of earlier versions lack."""
-
 _EXPECTED = "Expected the values of an export of inferences"
 _INT64 = range(-(2**63), 2**63)
 
@@ -90,11 +87,6 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
         table = _parquet.read_table(file)
     except (_arrow.ArrowException, OSError) as error:
         raise SettingsError(f"{file} is not a Parquet file: {error}") from None
-    for name in _ADDED:
-        if name not in table.schema.names:
-            table = table.append_column(
-                PARQUET_SCHEMA.field(name), _arrow.nulls(len(table), PARQUET_SCHEMA.field(name).type)
-            )
     if missing := sorted(set(PARQUET_SCHEMA.names) - set(table.schema.names)):
         raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
     columns = {field.name: _cast(file, table.column(field.name), field) for field in PARQUET_SCHEMA}
