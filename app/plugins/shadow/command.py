@@ -114,9 +114,9 @@ def _present(
         more = f" and {len(differing) - _MAX_LISTED} more (--json)" if len(differing) > _MAX_LISTED else ""
         notes.append(f"Different answers: {', '.join(differing[:_MAX_LISTED])}{more}")
     if verdict is not None:
-        rows.append(("champion, accuracy or F1", verdict.images, verdict.all.champion, ""))
-        rows.append(("shadow, accuracy or F1", verdict.images, verdict.all.shadow, ""))
-        rows.append(("difference", verdict.images, *_cells(verdict.all.difference)))
+        rows.append(("champion, accuracy or F1", verdict.images, verdict.champion, ""))
+        rows.append(("shadow, accuracy or F1", verdict.images, verdict.shadow, ""))
+        rows.append(("difference", verdict.images, *_cells(verdict.difference)))
         if verdict.needed > verdict.images:
             missing = verdict.needed - verdict.images
             notes.append(f"Too few truths: about {missing} more decide. Fix the number beforehand.")

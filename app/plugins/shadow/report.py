@@ -24,13 +24,8 @@ _MIN_CLASS_IMAGES = 30
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Right, wrong and missed objects, or images, by label."""
-
-
-class JudgedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """What both versions find of an image that has a truth."""
-
-    champion: Counts
-    shadow: Counts
+JudgedImage = tuple[Counts, Counts]
+"""What the champion and the shadow version find of an image that has a truth."""
 
 
 class VersionAgreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +41,13 @@ class VersionAgreement(msgspec.Struct, frozen=True, kw_only=True):
     time_ratio: float
 
 
-class VersionScores(msgspec.Struct, frozen=True, kw_only=True):
-    """F1 of two versions; of classes it is the accuracy."""
+class ShadowVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a shadow version may replace its champion, by F1 of both; of classes by accuracy."""
 
+    images: int  # number of images with a truth that both versions can be compared with
     champion: float
     shadow: float  # of the shadow version
     difference: Estimate  # the second minus the first
-
-
-class ShadowVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a shadow version may replace its champion."""
-
-    images: int  # number of images with a truth that both versions can be compared with
-    all: VersionScores
     reasons: Sequence[str]  # why it may not; empty if it may
     needed: int  # about how many images with truths decide, if these are too few; 0 otherwise
 
@@ -99,8 +88,7 @@ def judge_image(compared: ComparedInference) -> JudgedImage | None:
         return None
     width, height = (image.width, image.height) if image else (0, 0)
     item = Item(id=inference.id, image=Path(inference.id), width=width, height=height)
-    champion, shadow = (_counts(records, right, item, task) for records in (before, after))
-    return JudgedImage(champion=champion, shadow=shadow)
+    return _counts(before, right, item, task), _counts(after, right, item, task)
 
 
 def _counts(records: Records, right: Records, item: Item, task: TaskType) -> Counts:
@@ -122,11 +110,13 @@ def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdic
     difference = scores.difference()
     by_label = defaultdict[str, list[JudgedImage]](list)
     for image in judged:
-        for label, (right, _, missed) in image.champion.items():
+        for label, (right, _, missed) in image[0].items():
             if right + missed:  # it is in the truth
                 by_label[label].append(image)
-    frequent = {label: images for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES}
-    lost = losing({label: pair(*_sums(images, label)) for label, images in frequent.items()}, _MAX_CLASS_LOSS)
+    frequent = {
+        label: pair(*_sums(images, label)) for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES
+    }
+    lost = losing(frequent, _MAX_CLASS_LOSS)
     reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
     if difference.low <= -margin:
         reasons.insert(0, f"the loss may be {-difference.low:.4f}, and the margin is {margin:g}")
@@ -137,7 +127,9 @@ def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdic
         needed = max(needed, MIN_TRUTHS)
     return ShadowVerdict(
         images=len(judged),
-        all=VersionScores(champion=scores.champion, shadow=scores.shadow, difference=difference),
+        champion=scores.champion,
+        shadow=scores.shadow,
+        difference=difference,
         reasons=reasons,
         needed=needed,
     )
@@ -146,9 +138,9 @@ def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdic
 def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (N, 3) right, wrong and missed of each image, of all labels or of one, of both versions."""
 
-    def of_labels(counts: Counts) -> list[int]:
+    def total(counts: Counts) -> NDArray[np.float64]:
         chosen = counts.values() if label is None else [counts.get(label, (0, 0, 0))]
-        return [sum(column) for column in zip((0, 0, 0), *chosen, strict=True)]
+        return np.sum([(0, 0, 0), *chosen], axis=0, dtype=np.float64)
 
-    champion, shadow = zip(*((of_labels(image.champion), of_labels(image.shadow)) for image in judged), strict=True)
-    return np.array(champion, np.float64), np.array(shadow, np.float64)
+    champion, shadow = (np.stack([total(counts) for counts in version]) for version in zip(*judged, strict=True))
+    return champion, shadow

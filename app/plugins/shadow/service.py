@@ -46,22 +46,13 @@ _TICK_SECONDS = 1.0
 _MAX_SHOWN = 50
 
 
-class ShadowedSample(msgspec.Struct, frozen=True, eq=False):
-    """One sample: its id in recordings, the champion's prediction, and the size of its image; 0 without one."""
-
-    id: str
-    prediction: Prediction
-    width: int = 0
-    height: int = 0
-
-
 class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A request to answer again."""
 
     registration: Registration  # the version that answered, the champion
     request: InferenceRequest
     decoded: InferenceRequest  # the request as `with_pixels`
-    samples: Sequence[ShadowedSample]  # what the champion answered
+    samples: Sequence[tuple[Item, Prediction]]  # by the id in recordings, what the champion answered
     model_ns: int  # nanoseconds that its model took
     # Called with the number of samples that the shadow version answers in another way.
     watchers: Sequence[Callable[[int], None]] = ()
@@ -69,7 +60,7 @@ class ShadowJob(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def size(self) -> int:
         """Return the bytes of the decoded images."""
-        return sum(3 * sample.width * sample.height for sample in self.samples)
+        return sum(3 * item.width * item.height for item, _ in self.samples)
 
 
 class DifferentAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,11 +102,11 @@ class Shadows:
         settings = settings_of(registration.source)
         if not settings.version or not is_sampled(context.id, settings.share):
             return
-        samples: list[ShadowedSample] = []
+        samples: list[tuple[Item, Prediction]] = []
         for sample in result.samples:
-            image = image_of(sample.item)
-            size = (0, 0) if image is None else (image.width, image.height)
-            samples.append(ShadowedSample(f"{context.id}-{sample.input}-{sample.index}", sample.prediction, *size))
+            name, image = f"{context.id}-{sample.input}-{sample.index}", image_of(sample.item)
+            width, height = (0, 0) if image is None else (image.width, image.height)
+            samples.append((Item(id=name, image=Path(name), width=width, height=height), sample.prediction))
         watchers = [watch(context) for watch in self._engine.provided.find(ShadowWatch)]
         job = ShadowJob(
             registration=registration,
@@ -162,26 +153,31 @@ class Shadows:
         except InferenceError as error:
             self._count(job, "failed", len(job.samples))
             failed = msgspec.structs.replace(compared, error=self._redaction.message(str(error)))
-            for sample in job.samples:
-                self._writer.add(sample.id, failed)
+            for item, _ in job.samples:
+                self._writer.add(item.id, failed)
             return
         compared = msgspec.structs.replace(compared, shadow_ms=result.model_ns / 1e6)
         differing = 0
-        for sample, answer in zip(job.samples, result.samples, strict=True):
-            found = self._compare(compared, sample, answer.prediction, source, servable.description.task_type)
+        for (item, before), answer in zip(job.samples, result.samples, strict=True):
+            found = self._compare(compared, item, before, answer.prediction, source, servable.description.task_type)
             self._count(job, "agreed" if found.agreed else "differs", 1)
             differing += found.agreed is False
-            self._writer.add(sample.id, found)
+            self._writer.add(item.id, found)
         for watcher in job.watchers:
             watcher(differing)
 
     def _compare(
-        self, compared: ShadowAnswer, sample: ShadowedSample, answer: Prediction, champion: ModelSource, task_type: str
+        self,
+        compared: ShadowAnswer,
+        item: Item,
+        champion_answer: Prediction,
+        answer: Prediction,
+        champion: ModelSource,
+        task_type: str,
     ) -> ShadowAnswer:
-        before, after = (msgspec.to_builtins(one.records()) for one in (sample.prediction, answer))
-        item = Item(id=sample.id, image=Path(sample.id), width=sample.width, height=sample.height)
+        before, after = (msgspec.to_builtins(one.records()) for one in (champion_answer, answer))
         try:
-            agreement = compare_answers([item], {sample.id: before}, {sample.id: after})
+            agreement = compare_answers([item], {item.id: before}, {item.id: after})
         except EvaluationError as error:
             return msgspec.structs.replace(compared, error=str(error))
         matched = agreement.matched
@@ -189,7 +185,7 @@ class Shadows:
         before, after = (cast("Records", self._redaction.value(records)) for records in (before, after))
         if not agreed:
             different = DifferentAnswers(
-                id=sample.id,
+                id=item.id,
                 time=time.time_ns() // 1000,
                 model=champion.name,
                 champion=champion.version,

@@ -118,7 +118,7 @@ def test_both_versions_are_compared_and_judged_by_truths(tmp_path: Path) -> None
     _write_truths(store, "dog")
     status, text = _report(store, "--truth", "--json")
     verdict = json.loads(text)["verdict"]
-    assert (status, verdict["all"]["champion"], verdict["all"]["shadow"]) == (0, 0.0, 0.25)
+    assert (status, verdict["champion"], verdict["shadow"]) == (0, 0.0, 0.25)
     assert verdict["reasons"] == []
     _write_truths(store, "cat")
     status, text = _report(store, "--truth")

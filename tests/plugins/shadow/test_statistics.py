@@ -10,7 +10,7 @@ import scipy.stats
 
 from app.plugins.evaluation.metrics.intervals import wilson
 from app.plugins.recording.inference import RecordedImage, Truth
-from app.plugins.shadow.report import JudgedImage, ShadowVerdict, judge_image, shadow_verdict
+from app.plugins.shadow.report import ShadowVerdict, judge_image, shadow_verdict
 from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
 from app.plugins.shadow.statistics import PairedScores, losing, needed_images, pair
 from tests.support.data.recorded_rows import recorded_inference
@@ -89,8 +89,7 @@ def test_more_classes_need_more_evidence_of_a_loss() -> None:
 def _judge(count: int, worse: int) -> ShadowVerdict:
     """Return the verdict on images; the shadow version gets `worse` of them wrong."""
     right, wrong = {"cat": (1, 0, 0)}, {"cat": (0, 0, 1), "dog": (0, 1, 0)}
-    images = [JudgedImage(champion=right, shadow=wrong if n < worse else right) for n in range(count)]
-    return shadow_verdict(images, 0.01)
+    return shadow_verdict([(right, wrong if n < worse else right) for n in range(count)], 0.01)
 
 
 def test_few_truths_approve_nothing() -> None:
@@ -115,8 +114,7 @@ def _judged(truth: Truth | None, before: Records, after: Records, task: str = "O
     answer = ShadowAnswer(version="2", agreed=True, records=after)
     image = RecordedImage(digest="d", width=100, height=100, size=1)
     inference = recorded_inference("a-0-0", task_type=task, records=before, image=image, truth=truth)
-    judged = judge_image(ComparedInference(inference=inference, answer=answer))
-    return judged and (judged.champion, judged.shadow)
+    return judge_image(ComparedInference(inference=inference, answer=answer))
 
 
 def test_objects_are_matched_with_those_of_the_truth() -> None:
