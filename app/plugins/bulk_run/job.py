@@ -14,7 +14,7 @@ from app.core.settings.model import SETTINGS_FILE
 from app.core.settings.server import ModelOptions, OperationSettings
 from app.inputs import choose_model
 from app.plugins.bulk_run.parts import to_batches
-from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, ServedPredictor
+from app.plugins.bulk_run.predictors import LocalPredictor, Predictor, served_predictor
 from app.plugins.evaluation.model import ServerOptions, served_model
 from app.plugins.recording.inference import RecordedInference
 from app.plugins.recording.sources import SourceImage
@@ -89,7 +89,7 @@ def served_job(work: ModelWork, server: ServerOptions, url: str) -> RunJob:
     @contextmanager
     def opened() -> Generator[Answer]:
         with model.open_predictor() as client:
-            predict = ServedPredictor(client, server.protocol, work.name or "", parameters)
+            predict = served_predictor(client, server.protocol, work.name or "", parameters)
             yield lambda images: to_batches(predict_all(images, predict, work.concurrency or _REQUESTS, 1))
 
     return RunJob(identity=model.identity, open=opened)

@@ -143,20 +143,20 @@ def open_parts(to: Path, header: Mapping[str, object], max_rows: int, *, fresh: 
 def to_batches(results: Iterable[Sequence[RecordedInference]]) -> Iterator[Any]:
     """Yield rows as record batches, of many rows because each batch costs as much as many rows."""
     group: list[RecordedInference] = []
-    started, failure = time.monotonic(), None
+    started = time.monotonic()
     try:
         for rows in results:
             group += rows
             if len(group) >= _GROUP_ROWS or time.monotonic() - started >= _GROUP_SECONDS:
                 yield to_arrow(group)
                 group, started = [], time.monotonic()
-    except InferenceClientError as error:
+    except InferenceClientError:
         # Keep the answers from before the server stopped answering.
-        failure = error
+        if group:
+            yield to_arrow(group)
+        raise
     if group:
         yield to_arrow(group)
-    if failure:
-        raise failure
 
 
 def _errors(rows: Any) -> int:

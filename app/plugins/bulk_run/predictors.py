@@ -135,21 +135,15 @@ class LocalPredictor:
         return row.finished(records, (image.width, image.height) if image else None, **self._columns)
 
 
-class ServedPredictor:
-    """A model on a server, which one request asks for each image."""
+def served_predictor(client: InferenceClient, protocol: str, model: str, parameters: Mapping[str, object]) -> Predictor:
+    """Return the predictor of a model on a server, which one request asks for each image."""
+    columns = {"protocol": protocol, "model": model, "parameters": parameters}
 
-    def __init__(self, client: InferenceClient, protocol: str, model: str, parameters: Mapping[str, object]) -> None:
-        self._client = client
-        self._columns = {"protocol": protocol, "model": model, "parameters": parameters}
-
-    def __call__(self, images: Sequence[SourceImage]) -> Sequence[RecordedInference]:
-        return [self._answer(_Row.read(image)) for image in images]
-
-    def _answer(self, row: _Row) -> RecordedInference:
+    def answer(row: _Row) -> RecordedInference:
         records: Sequence[Mapping[str, object]] = ()
         try:
             if row.error is None:
-                records = self._client(Item(id=row.image.name, image=Path(row.image.name)), row.data)
+                records = client(Item(id=row.image.name, image=Path(row.image.name)), row.data)
         except ServerUnavailableError:
             raise
         except InferenceClientError as error:
@@ -160,4 +154,6 @@ class ServedPredictor:
             size = image_size(row.data, allow_avif_jpeg2000=True)
         with suppress(ValueError):
             task = str(infer_task(records) or "")
-        return row.finished(records, size, task_type=task, **self._columns)
+        return row.finished(records, size, task_type=task, **columns)
+
+    return lambda images: [answer(_Row.read(image)) for image in images]
