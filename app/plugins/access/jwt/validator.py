@@ -1,6 +1,5 @@
 """Validate JSON Web Tokens (RFC 7519) of one issuer with its public keys, by PyJWT."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 import jwt
+import msgspec
 
 from app.core.protocols.protocol import PERMISSIONS, Permission
 from app.core.server.auth.credentials import AccessError, Identity, unauthenticated
@@ -49,19 +49,19 @@ class PublicKey(NamedTuple):
     algorithms: Sequence[str]
 
 
+class _KeySet(msgspec.Struct):
+    keys: list[dict[str, Any]]
+
+
 def read_key_set(content: bytes) -> Sequence[PublicKey]:
     """Return the public keys of a JSON Web Key Set (RFC 7517) that can verify signatures.
 
     Raise SettingsError if the key set is invalid, has no usable key, or contains a secret.
     """
     try:
-        document: Any = json.loads(content)
+        entries = msgspec.json.decode(content, type=_KeySet).keys
     except (ValueError, RecursionError):
         raise SettingsError('Expected a JSON Web Key Set, {"keys": [...]}') from None
-    key_list = cast("dict[str, Any]", document).get("keys") if isinstance(document, dict) else None
-    if not isinstance(key_list, list):
-        raise SettingsError('Expected a JSON Web Key Set, {"keys": [...]}')
-    entries = [cast("dict[str, Any]", item) for item in cast("list[Any]", key_list) if isinstance(item, dict)]
     keys = [key for entry in entries if (key := _public_key(entry)) is not None]
     if not keys:
         raise SettingsError("Expected a public key of RSA, P-256, P-384, P-521 or Ed25519 in the key set, got none")
