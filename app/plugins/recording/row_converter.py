@@ -115,8 +115,8 @@ class RowConverter:
         request = event.request
         if request is None or event.result is None or not event.result.samples:
             records = None if event.outcome or event.result is None else ()
-            parameters = request.parameters if request else {}
-            inference = self._convert(event, selection, parameters, event.metadata.of(), records=records)
+            shared: Mapping[str, object] = request.parameters if request else {}
+            inference = self._convert(event, selection, shared, event.metadata.of(), records=records)
             return PendingRequest(rows=[to_rows(inference)], images=[])
         images: dict[str, ImageFile] = {}
         rows: list[Rows] = []

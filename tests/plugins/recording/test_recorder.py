@@ -155,16 +155,6 @@ def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
     assert recording.metric("up") == 1
 
 
-def test_events_above_queue_limit_are_rejected(start: Callable[..., Recording]) -> None:
-    recording = start(max_queued=3)
-    recording.hold()
-    waiting = [recording.record() for _ in range(3)]
-    assert failure(recording.record()) == "its store does not keep up"
-    assert recording.metric("dropped_total", reason="behind") == 1
-    recording.store.write_gate.set()
-    wait_recorded(*waiting)
-
-
 @pytest.mark.parametrize("operation", ["write", "delete"])
 def test_hanging_store_fails_waiting_events_and_recovers(start: Callable[..., Recording], operation: str) -> None:
     recording = start(hanging=operation, write_timeout=0.2, keep_seconds=100)
@@ -191,13 +181,16 @@ def test_best_effort_recording_keeps_events_while_store_is_unreachable(start: Ca
     assert recording.store.closed
 
 
-def test_best_effort_recording_drops_and_counts_events_above_queue_limit(
-    start: Callable[..., Recording], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("acknowledge", [True, False])
+def test_events_above_queue_limit_are_counted_and_rejected_if_clients_wait(
+    start: Callable[..., Recording], caplog: pytest.LogCaptureFixture, acknowledge: bool
 ) -> None:
-    recording = start(acknowledge=False, max_queued=3)
+    recording = start(acknowledge=acknowledge, max_queued=3)
     recording.hold()
     with caplog.at_level(logging.ERROR):
-        assert [recording.record() for _ in range(8)] == [None] * 8
+        _, _, _, *above = [recording.record() for _ in range(8)]
+    rejected = [recorded and failure(recorded) for recorded in above]
+    assert rejected == ["its store does not keep up" if acknowledge else None] * 5
     assert recording.metric("dropped_total", reason="behind") == 5
     assert len(caplog.records) == 1
     recording.store.write_gate.set()
