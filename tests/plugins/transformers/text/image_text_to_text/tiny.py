@@ -176,7 +176,7 @@ def prompted_image(image: Image, *prompts: str, **parameters: object) -> Prompte
 
 def source(folder: Path, **settings: object) -> ModelSource:
     return ModelSource(
-        name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, registry().model_settings_class)
+        name="tiny", version="1", folder=folder, settings=msgspec.convert(settings, registry().model_settings)
     )
 
 
