@@ -3,10 +3,9 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import msgspec
@@ -19,13 +18,15 @@ from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import BEST_ONLY, TaskType
 from tasks.vision.image import Image
 
+if TYPE_CHECKING:
+    from app.core.runtimes.onnxruntime.session import GraphSession
+
 BUNDLED = Path(__file__).with_name("embedder.onnx")
 """A graph of random convolutions, written by `fixtures/drift_embedder.py`."""
 
 _DEFAULT_SIDE = 224
 _NAMES = ("embed", "feature", "pool")
 
-Run = Callable[[str, str, NDArray[np.float32]], NDArray[Any]]
 Embed = Callable[[Sequence[Image]], NDArray[np.float32]]
 """Returns one embedding for each image, (len(images), d)."""
 
@@ -43,12 +44,12 @@ class Embedder:
     """Compute one embedding for each image.
 
     An image is resized to the graph's input without keeping its aspect ratio, as RGB in 0..1. The graph must do any
-    other normalization. An output with several dimensions is averaged for each channel. `run` takes the names of input
-    and output and the input, and returns the output. Baselines store the name of `file`, and its SHA-256 as `digest`.
-    Raise DriftError when the graph does not take images.
+    other normalization. An output with several dimensions is averaged for each channel. Baselines store the name of the
+    file, and its SHA-256 as `digest`. Raise DriftError when the graph does not take images.
     """
 
-    def __init__(self, file: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], run: Run) -> None:
+    def __init__(self, session: "GraphSession") -> None:
+        file, inputs = session.file, session.inputs
         if len(inputs) != 1 or inputs[0].datatype is not Datatype.FP32 or len(inputs[0].shape) != 4:
             raise DriftError(f"{file}: Expected one input of FP32 [n, 3, height, width] to make embeddings with")
         _, channels, height, width = inputs[0].shape
@@ -58,14 +59,13 @@ class Embedder:
         self.digest = hashlib.sha256(file.read_bytes()).hexdigest()
         self._size = tuple(side if side > 0 else _DEFAULT_SIDE for side in (width, height))
         self._single = inputs[0].shape[0] == 1
-        self._run = partial(run, inputs[0].name, embedding_output(outputs).name)
+        self._session, self._input, self._output = session, inputs[0].name, embedding_output(session.outputs).name
 
     def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
         """Return embeddings of shape (len(images), d)."""
         batch = np.stack([self._prepare(image) for image in images])
-        return as_vectors(
-            np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
-        )
+        calls = batch[:, np.newaxis] if self._single else [batch]
+        return as_vectors(np.concatenate([self._session.run({self._input: feed}, [self._output])[0] for feed in calls]))
 
     def _prepare(self, image: Image) -> NDArray[np.float32]:
         size = self._size

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from app.core.assembly.discovery import latest_version
 from app.core.assembly.manifest import MANIFEST_FILE, checked_manifest, manifest_files
 from app.core.assembly.models import describe
 from app.core.engine.error_text import list_choices
-from app.core.engine.events import OutputAnnotator
 from app.core.engine.models.registry import Registry, version_sort_key
 from app.core.engine.models.servable import Servable, call_model
 from app.core.engine.scheduling.background import Background
@@ -70,14 +68,9 @@ def load_embedder(file: Path) -> Embedder:
     from app.core.runtimes.onnxruntime.session import Session
 
     try:
-        session = Session(file)
+        return Embedder(Session(file))
     except ModelError as error:
         raise DriftError(str(error)) from None
-
-    def run(input_name: str, output_name: str, batch: NDArray[np.float32]) -> NDArray[Any]:
-        return session.run({input_name: batch}, [output_name])[0]
-
-    return Embedder(file, session.inputs, session.outputs, run)
 
 
 def embedder_for(
@@ -102,7 +95,7 @@ def embedder_for(
 
 
 class Drift:
-    """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
+    """Monitor a server for drift by an observer, with the baselines of its models.
 
     A model of `models` is monitored if a `drift-baseline.npz` is in its folder or the folder above. Raise SettingsError
     when there are models but none has a baseline, or a baseline or its embedder cannot be used.
@@ -133,7 +126,6 @@ class Drift:
         self.observer = DriftObserver(
             self._monitors, DriftMetrics(registry), per_second, self._reload, background=background
         )
-        self.annotators: Sequence[OutputAnnotator] = (self.observer.annotate,) if settings.drift_similarity else ()
 
     def _reload(self) -> Mapping[str, ModelMonitor | None]:
         changed, errors = self._poll()

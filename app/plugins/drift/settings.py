@@ -54,7 +54,7 @@ def start(host: Host) -> Parts:
     drift = Drift(settings, host.engine.registry, host.metrics, host.engine.background)
     return Parts(
         observers=(drift.observer,),
-        annotators=drift.annotators,
+        annotators=(drift.observer.annotate,) if settings.drift_similarity else (),
         close=lambda _: drift.observer.close(),
         views={"drift": drift.observer.windows},
     )

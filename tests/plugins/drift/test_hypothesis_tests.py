@@ -34,15 +34,6 @@ def test_mmd_detects_changed_correlation() -> None:
     assert maximum_mean_discrepancy(first, correlated, rng) == pytest.approx(1 / 1000)
 
 
-@pytest.mark.slow
-def test_mmd_p_values_are_uniform_without_change() -> None:
-    rng = np.random.default_rng(1)
-    pairs = [(rng.normal(size=(40, 3)), rng.normal(size=(30, 3))) for _ in range(100)]
-    p_values = [maximum_mean_discrepancy(first, second, rng, 199) for first, second in pairs]
-    assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.05, abs=0.035)
-    assert np.mean(p_values) == pytest.approx(0.5, abs=0.06)
-
-
 def test_chi_square_detects_changed_labels_and_counts_images_not_findings() -> None:
     """Give each image twenty objects of one label: Pearson's own test would alarm most of the time."""
     rng = np.random.default_rng(0)
@@ -86,12 +77,6 @@ def test_equal_constants_are_no_drift_in_any_test() -> None:
     assert maximum_mean_discrepancy(np.ones((40, 3)), np.ones((40, 3)), rng) == 1
     assert tail_excess(np.ones((80, 3)), 40, rng) == (0, 1.0)
     assert tail_excess((np.arange(80) % 2)[:, None].astype(float), 40, rng)[1] == 1
-
-
-def test_false_alarm_rate_with_ties_stays_below_the_level() -> None:
-    rng = np.random.default_rng(0)
-    values = [rng.poisson(0.5, (2, 100)).astype(float) for _ in range(100)]
-    assert np.mean([kolmogorov_smirnov(*pair)[1] <= 0.05 for pair in values]) <= 0.07
 
 
 def test_tail_p_value_is_hypergeometric() -> None:

@@ -4,6 +4,7 @@ import importlib
 import json
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -93,8 +94,9 @@ def test_classifier_graph_gives_embeddings() -> None:
 )
 def test_graph_without_image_input_is_rejected(shape: tuple[int, ...], datatype: Datatype) -> None:
     spec = TensorSpec(name="x", datatype=datatype, shape=shape)
+    session: Any = SimpleNamespace(file=BUNDLED, inputs=[spec], outputs=[spec])
     with pytest.raises(DriftError, match="to make embeddings with"):
-        Embedder(BUNDLED, [spec], [spec], lambda _input, _output, batch: batch)
+        Embedder(session)
 
 
 def test_file_that_is_not_onnx_is_rejected() -> None:
