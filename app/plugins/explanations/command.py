@@ -27,9 +27,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
 
-_OPTIONS = {"label": "--label", "candidate_labels": "--candidate-labels", "samples": "--samples"}
-"""The option of each parameter."""
-
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
 """The maximum that `ExplanationParameters` accepts."""
@@ -130,8 +127,9 @@ def _explain(
         try:
             result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
         except InferenceError as error:
-            field = error.path.rpartition("parameters.")[2].partition("[")[0]
-            raise InferenceError(error.kind, error.message, _OPTIONS.get(field, "")) from None
+            _, is_parameter, field = error.path.rpartition("parameters.")
+            option = f"--{field.partition('[')[0].replace('_', '-')}" if is_parameter else ""
+            raise InferenceError(error.kind, error.message, option) from None
     return servable, result.explanations[0]
 
 

@@ -53,19 +53,16 @@ class ExplanationCodec(RequestCodec, kw_only=True, eq=False):
         response may hold.
         """
         predictions, parameters = self.predictions(response), self.response_parameters(response)
-        explained = self._wire(predictions, explanations)
+        match explainer_of(self.servable):
+            case "numbers":
+                explained: Sequence[Any] = wire_row_explanations(explanations[0])
+            case "model":
+                explained = explanations[0] if self.servable.description.takes == "tensor" else explanations
+            case _:
+                explained = wire_explanations(predictions, explanations, self.saliency_format)
         return self.encode_wire(
             WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
         )
-
-    def _wire(self, predictions: Sequence[Any], explanations: Explanations) -> Sequence[Any]:
-        match explainer_of(self.servable):
-            case "numbers":
-                return wire_row_explanations(explanations[0])
-            case "model":
-                return explanations[0] if self.servable.description.takes == "tensor" else explanations
-            case _:
-                return wire_explanations(predictions, explanations, self.saliency_format)
 
 
 def endpoints(engine: Engine) -> Sequence[Endpoint]:

@@ -84,14 +84,6 @@ def test_saliency_map_has_the_image_size_and_highlights_the_object_in_both_forma
     assert np.abs(png - heatmap).max() <= 0.5 / 255 + 1e-4
 
 
-def test_explanation_parameters_are_applied_and_seed_is_reproducible(client: Client) -> None:
-    ((explanation,),) = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
-    assert (explanation["label"], explanation["seed"], explanation["samples"]) == ("green", 7, 25)
-    repeated = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
-    assert repeated == [[explanation]]
-    assert explanations(explain(client, "classifier", IMAGE, label="green", seed=8, samples=25)) != repeated
-
-
 def test_label_outside_the_predictions_can_be_explained(client: Client) -> None:
     instance = {"b64": IMAGE, "parameters": {"action": "predict"}}
     ((explanation,),) = explanations(explain(client, "classifier", instance, label="blue"))
@@ -114,28 +106,6 @@ def test_metadata_is_returned_and_an_image_without_objects_has_no_explanations(c
     assert answer["parameters"] == [{"metadata": "m"}, {}]
     assert [len(results) for results in answer["predictions"]] == [0, 1]
     assert [len(results) for results in answer["explanations"]] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE), ("sorter", "red"), ("tagger", "blue, red")]
-)
-def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
-    response = explain(client, model, instance)
-    assert response.status_code == 501
-    assert list(response.json()) == ["error"]
-    assert f"'{model}'" in response.json()["error"]
-
-
-def test_rows_have_an_importance_for_each_number(client: Client) -> None:
-    rows = [[1.0, 2.0, 5.0], [5.0, 6.0, 5.0]]
-    answer = explain(client, "ranker", *rows).json()
-    predicted = client.post("/v1/models/ranker:predict", json={"instances": rows}).json()
-    assert answer["predictions"] == predicted["predictions"]
-    for row, explanation in zip(answer["predictions"], answer["explanations"], strict=True):
-        assert (explanation["method"], explanation["score"]) == ("shapley", pytest.approx(max(row)))
-        assert len(explanation["importance_scores"]) == 3
-        change = explanation["score"] - explanation["baseline_score"]
-        assert sum(explanation["importance_scores"]) == pytest.approx(change, abs=1e-5)
 
 
 def test_row_of_one_number_has_one_importance(client: Client) -> None:
