@@ -26,9 +26,9 @@ sys.path[:] = json.loads(path)
 import charioteer
 if not package.startswith("charioteer."):
     charioteer.claim_names()
-importlib.import_module(package + ".worker").run_worker(name, list(map(int, sockets)))
+served = importlib.import_module(package + ".worker").run_worker(name, list(map(int, sockets)))
 """
-"""The code of the process. Other packages named `app` may come first in `sys.path` of the server, which it gets."""
+"""The code of the process, which gets the server's `sys.path`: other packages named `app` may come first in it."""
 
 _STOP_SECONDS = 5.0
 """Time that a model has to close after a stop request, before its process is killed."""
@@ -92,9 +92,7 @@ class ModelProcess:
         if not isinstance(message, dict):
             return message
         record = logging.makeLogRecord(cast("dict[str, Any]", message))
-        logger = logging.getLogger(record.name)
-        if logger.isEnabledFor(record.levelno):
-            logger.handle(record)
+        logging.getLogger(record.name).handle(record)
         return None
 
     def kill(self, reason: str) -> None:
@@ -112,9 +110,9 @@ class ModelProcess:
         status = self._popen.returncode
         if self._end_reason or status >= 0:
             return self._end_reason or f"exit status {status}"
-        # Real-time signals have no names.
-        name = signal.Signals(-status).name if -status in set(signal.Signals) else ""
-        return f"signal {-status}, {name}" if name else f"signal {-status}"
+        with suppress(ValueError):  # real-time signals have no names
+            return f"signal {-status}, {signal.Signals(-status).name}"
+        return f"signal {-status}"
 
     def close(self, reason: str = "") -> None:
         """Stop the process and all processes that it has started; kill it for a `reason`."""
@@ -123,15 +121,5 @@ class ModelProcess:
         for connection in (self.control, *self.free):
             connection.close()
         self.wait_ended()
-        # The process group contains only child processes of the model.
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):  # the group has only children of the process
             os.killpg(self.pid, signal.SIGKILL)
-
-
-def run_in_process(source: ModelSource, job: Callable[[ModelSource], Any]) -> Any:
-    """Return the result of `job` for `source`, run in a process that ends afterwards. Raise ModelError if it fails."""
-    process = ModelProcess(source, job)
-    try:
-        return process.outcome()
-    finally:
-        process.close("its job was done")

@@ -1,8 +1,6 @@
 """Keep a model process running: start it, watch it, restart it, and send the calls of a model to it."""
 
-import atexit
 import logging
-import sys
 import threading
 import time
 import weakref
@@ -11,7 +9,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from app.core.engine.cancellation import current_token, raise_if_cancelled
@@ -20,8 +17,9 @@ from app.core.engine.models.memory import resident_bytes
 from app.core.engine.models.servable import Servable
 from app.core.engine.remote import Binding, Failure
 from app.core.engine.scheduling.thread_pool import release_worker
+from app.core.runtimes.closing import close_at_exit
 from app.core.runtimes.waiting import WaitingRequests
-from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.core.settings.model import ModelError, ModelSource
 from app.core.settings.server import ServerSettings
 from app.plugins.isolation.process import ModelProcess
 from tasks.inference.error import ErrorKind, InferenceError
@@ -38,41 +36,29 @@ _RELEASE_WORKER_SECONDS = 0.5
 """A call that takes longer releases its worker, because it may hang."""
 
 _POLL_SECONDS = 0.2
-_SECONDS_AT_EXIT = 6.0
 _logger = logging.getLogger(__name__)
-
-_open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()
-
-
-def load_in_subprocess(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
-    """Load the model at `source` with `load` in a separate process, and restart that process whenever it ends.
-
-    The process imports `load`, a function of a module. It ends after the servable is dropped and its last request has
-    finished, or when the server ends. Raise ModelError if `load` raises, or the process ends.
-    """
-    if sys.platform != "linux":
-        raise ModelError(f'{source.folder / SETTINGS_FILE}: "isolate" needs Linux')
-    supervisor = Supervisor(source, load)
-    _open.add(supervisor)
-    binding = supervisor.binding.result()
-    runner = ProcessRunner(supervisor, binding)
-    # The registration and the requests in flight keep it alive.
-    weakref.finalize(runner, supervisor.close).atexit = False
-    return binding.servable(runner)
 
 
 class ProcessRunner:
-    """Runs a model of any task in another process, which ends after this object is dropped.
+    """Runs a model of any task in another process, which loads it with `load`, a function of a module.
+
+    The process is restarted whenever it ends. It ends after this object is dropped and the last request has finished,
+    or when the server ends. Raise ModelError if `load` raises, or the process ends meanwhile.
 
     Attributes:
+        binding: the servable without its model.
         stream: the method of a `StreamingModel`; None if the model does not stream.
         explain: the method of a `SelfExplainingModel`; None if the model has none.
     """
 
-    def __init__(self, supervisor: "Supervisor", binding: Binding) -> None:
-        self._supervisor = supervisor
-        self.stream = supervisor.stream if binding.streams else None
-        self.explain = partial(supervisor.call, "explain") if binding.explains else None
+    def __init__(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> None:
+        self._supervisor = supervisor = Supervisor(source, load)
+        close_at_exit(supervisor)
+        self.binding = supervisor.binding.result()
+        self.stream = supervisor.stream if self.binding.streams else None
+        self.explain = partial(supervisor.call, "explain") if self.binding.explains else None
+        # The registration and the requests in flight keep this object alive.
+        weakref.finalize(self, supervisor.close).atexit = False
 
     @property
     def unavailable_reason(self) -> str:
@@ -110,13 +96,17 @@ class Supervisor:
         self.binding: Future[Binding] = Future()
         self.process: ModelProcess | None = None
         self.unavailable_reason = ""
-        self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
-        self.thread.start()
+        self._thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop the process in the background."""
         # The garbage collector may call this at any point, so it must not take a lock.
         self._closing = True
+
+    def join(self, seconds: float) -> None:
+        """Wait up to `seconds` for the process to end; the system kills it when this process ends."""
+        self._thread.join(seconds)
 
     def call(self, kind: str, inputs: Sequence[Any], /) -> Any:
         """Make one call and return its outcome. Raise InferenceError as `exchange`, or if the model fails."""
@@ -126,24 +116,18 @@ class Supervisor:
     def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
         """Yield the chunks of every answer in the order of the inputs, one at a time on demand."""
         with self.exchange() as send:
-            try:
-                chunk = send("stream", list(inputs))
-                while chunk is not None:
-                    yield chunk
-                    chunk = send("next", None)
-            except GeneratorExit:
-                # The reader has left, so an error has no recipient.
-                with suppress(InferenceError):
-                    send("close", None)
-                raise
+            chunk = send("stream", list(inputs))
+            while chunk is not None:
+                yield chunk
+                chunk = send("next", None)
 
     @contextmanager
     def exchange(self) -> Generator[Callable[[str, Any], Any]]:
-        """Reserve a connection to the process. Yield what sends a call with its inputs, and returns the outcome.
+        """Reserve a connection to the process. Yield the function that sends a call, and returns its outcome.
 
-        Kinds are ``predict``, ``explain``, and ``stream``, ``next`` and ``close`` for chunks, whose end is None.
-        Raise MODEL_NOT_READY while no process runs, or if it ends; OVERLOADED if too many requests wait; CANCELLED or
-        DEADLINE_EXCEEDED if the request ends, or the process was killed because the call took too long.
+        Kinds are ``predict``, ``explain``, and ``stream`` and ``next`` for chunks, which None ends. Raise OVERLOADED if
+        too many requests wait; MODEL_NOT_READY if no process runs, or it ends; CANCELLED or DEADLINE_EXCEEDED if the
+        request ends, or the call took too long.
         """
         process = self.process
         if process is None:
@@ -156,24 +140,23 @@ class Supervisor:
             connection = process.free.pop()
         try:
             yield partial(self._exchange, process, connection)
+        except GeneratorExit:  # the reader of a stream has left
+            with suppress(OSError):
+                connection.send(None)
+            raise
         finally:
             with self._waiting.changed:
                 process.free.append(connection)
                 self._waiting.changed.notify()
 
     def _exchange(self, process: ModelProcess, connection: Connection, kind: str, inputs: Any) -> Any:
-        message = ForkingPickler.dumps((kind, inputs))
         try:
-            connection.send_bytes(message)
-            # Drop the copy of the inputs while the model runs.
-            del message
+            connection.send((kind, inputs))
             self._wait(process, connection)
             outcome = connection.recv()
         except InferenceError:
             raise
-        except Exception as error:  # noqa: BLE001  a process with corrupted memory may send anything
-            if not isinstance(error, EOFError | OSError):
-                process.kill("its answer cannot be read")
+        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
             raise self._ended_error(process) from None
         if isinstance(outcome, Failure):
             raise outcome.to_error()
@@ -183,15 +166,12 @@ class Supervisor:
         """Wait for the outcome of a call, also of a request that has ended. Kill the process if it takes too long."""
         if connection.poll(_RELEASE_WORKER_SECONDS):
             return
-        seconds, is_cancelled = self._seconds + _GRACE_SECONDS, False
+        seconds = self._seconds + _GRACE_SECONDS
         deadline = time.monotonic() + seconds - _RELEASE_WORKER_SECONDS
         with release_worker():
             while not connection.poll(_POLL_SECONDS):
-                token = current_token()
-                if not is_cancelled and token is not None and token.cancellation is not None:
-                    # The model may stop early.
-                    connection.send(None)
-                    is_cancelled = True
+                if (token := current_token()) is not None and token.cancellation is not None:
+                    connection.send(None)  # the model may stop early
                 if time.monotonic() >= deadline:
                     process.kill(f"it hung: no answer to a call within {seconds:g} s")
                     raise_if_cancelled()
@@ -244,9 +224,7 @@ class Supervisor:
             while not self._closing:
                 if process.control.poll(_POLL_SECONDS) and (message := process.next_message()) is not None:
                     process.kill(f"it hung: {message}")
-        except Exception as error:  # noqa: BLE001  a process with corrupted memory may send anything
-            if not isinstance(error, EOFError | OSError):
-                process.kill("it sent a message that cannot be read")
+        except Exception:  # noqa: BLE001  a process with corrupted memory may send anything
             reason = process.wait_ended()
         calls = self._max_calls - len(process.free)
         self._publish(None, self._ended_message(reason) if reason else "")
@@ -269,14 +247,3 @@ class Supervisor:
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"
-
-
-@atexit.register
-def _close_all() -> None:
-    """Stop all model processes gracefully; the system kills those that remain when this process ends."""
-    supervisors = list(_open)
-    for supervisor in supervisors:
-        supervisor.close()
-    deadline = time.monotonic() + _SECONDS_AT_EXIT
-    for supervisor in supervisors:
-        supervisor.thread.join(max(0.0, deadline - time.monotonic()))

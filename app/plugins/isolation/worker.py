@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import logging
-import os
 import resource
 import signal
 import threading
@@ -21,7 +20,7 @@ from app.core.engine.remote import Binding, Failure
 from app.core.server.process_setup import configure_process, freeze_garbage
 from app.core.settings.model import ModelError
 from app.plugins.isolation.settings import IsolationSettings
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, model_failed
 
 _logger = logging.getLogger(__name__)
 
@@ -29,16 +28,24 @@ _logger = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 _HEALTH_CHECK_SECONDS = 1.0
-_served: list[Servable] = []
 
 
-def run_worker(name: str, sockets: Sequence[int]) -> None:
-    """Load the model and serve calls until the server closes its end of the first socket.
+def run_worker(name: str, sockets: Sequence[int]) -> Servable | None:
+    """Load the model, serve calls until the server closes its end of the first socket, and return the model.
 
     That one receives the job, and sends the outcome and log records; each of the others carries one call at a time.
-    Process lists show `name`.
+    The process, which lists show as `name`, ends whenever the server ends, and ignores signals: the server stops its
+    models after it has drained.
     """
-    _bind_to_server(name)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        # Child processes would inherit SIG_IGN, but they do not inherit a handler.
+        signal.signal(number, lambda _number, _frame: None)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(_PR_SET_NAME, name.encode()[:15])
+    # When memory runs out, the kernel kills this process and not the server, which restarts it.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
     control, *calls = map(Connection, sockets)
     job, source, log_level = control.recv()
     send_lock = threading.Lock()
@@ -47,63 +54,43 @@ def run_worker(name: str, sockets: Sequence[int]) -> None:
         with send_lock:
             control.send(message)
 
-    logging.basicConfig(handlers=[_ServerLogHandler(report)], level=log_level, force=True)
-    if calls:
-        gc.disable()
-        configure_process()
-    max_bytes, limit = source.settings.of(IsolationSettings).memory_limit_bytes, ""
-    if max_bytes is not None:
+    handler = _ServerLogHandler()
+    handler.report = report
+    logging.basicConfig(handlers=[handler], level=log_level, force=True)
+    gc.disable()
+    configure_process()
+    if (max_bytes := source.settings.of(IsolationSettings).memory_limit_bytes) is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
-        limit = f" (the memory limit of its process is {max_bytes:,} bytes)"
     try:
         outcome = job(source)
         report(Binding.of(outcome) if isinstance(outcome, Servable) else outcome)
     except BaseException as error:  # noqa: BLE001  the server must receive every error
         cause = f"{source.folder} cannot run in its own process: {error_text(error)}"
-        report(ModelError(f"{error if isinstance(error, ModelError) else cause}{limit}"))
-        return
+        return report(error if isinstance(error, ModelError) else ModelError(cause))
     if not calls:
-        return
+        return None
     freeze_garbage()
-    # Runtimes close the models that are left at exit.
-    _served.append(outcome)
     for call in calls:
         threading.Thread(target=CallServer(call, outcome).serve, daemon=True).start()
     while not control.poll(_HEALTH_CHECK_SECONDS):
         if outcome.health is not None and (reason := outcome.health.unavailable_reason):
-            report(ModelError(reason))
-            os._exit(1)
-
-
-def _bind_to_server(name: str) -> None:
-    """End whenever the server ends, and ignore signals: the server stops its models after it has drained."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        # Child processes would inherit SIG_IGN, but they do not inherit a handler.
-        signal.signal(number, lambda _number, _frame: None)
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    prctl(_PR_SET_NAME, name.encode()[:15])
-    # When memory runs out, the kernel must kill this process and not the server, which restarts it: it counts as if it
-    # had half of the machine's memory more.
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
+            report(ModelError(reason))  # the server kills this process
+    return outcome
 
 
 class _ServerLogHandler(logging.Handler):
     """Sends log records to the server as built-in types, because it lacks the types of the model's modules."""
 
-    def __init__(self, report: Callable[[object], None]) -> None:
-        super().__init__()
-        self._report = report
+    report: Callable[[object], None]
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = {name: value if type(value) in (int, float) else str(value) for name, value in vars(record).items()}
+        kept = (int, float, type(None))
+        fields = {name: value if type(value) in kept else str(value) for name, value in vars(record).items()}
         if record.exc_info:
-            # The name of the server's own field for a traceback.
+            # The server's own field for a traceback.
             fields["exception"] = logging.Formatter().formatException(record.exc_info)
-        # The server may have ended.
-        with suppress(OSError):
-            self._report({**fields, "msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": None})
+        with suppress(OSError):  # the server may have ended
+            self.report({**fields, "msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": None})
 
 
 class CallServer:
@@ -126,20 +113,19 @@ class CallServer:
 
     def _serve_next(self) -> None:
         """Serve the next call. Its own frame releases the inputs before the thread waits again."""
-        # None came after the outcome of its call.
-        if (call := self._connection.recv()) is None:
-            return
+        # None ends a stream, or came after the outcome of its call.
+        kind, inputs = self._connection.recv() or ("close", None)
         try:
             with cancellation_scope(self):
-                message = ForkingPickler.dumps(self._run(*call))
+                message = ForkingPickler.dumps(self._run(kind, inputs))
         except BaseException as error:  # `SystemExit` from model code must not end this thread
-            failed = not isinstance(error, InferenceError) or error.kind is ErrorKind.MODEL_FAILED
-            if failed:
-                _logger.exception("isolated model failed")
             if not isinstance(error, InferenceError):
-                error = InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}")
+                error = model_failed(f"The model failed: {error_text(error)}")
+            if error.kind is ErrorKind.MODEL_FAILED:
+                _logger.exception("isolated model failed")
             message = ForkingPickler.dumps(Failure.from_error(error))
-        self._connection.send_bytes(message)
+        if kind != "close":
+            self._connection.send_bytes(message)
 
     def _run(self, kind: str, inputs: Any) -> Any:
         model: Any = self._servable.model

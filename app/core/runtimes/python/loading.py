@@ -1,7 +1,5 @@
 """Load a Python model: import its class, construct its instances, and bind them to the task."""
 
-import atexit
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from app.core.engine.models.servable import Servable
 from app.core.plugins import registry
+from app.core.runtimes.closing import close_at_exit
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.runtimes.python.instances import InstancePool, JobTimeoutError, ModelInstance, describe_exception
 from app.core.runtimes.python.model_code import ModelCode
@@ -29,11 +28,8 @@ from tasks.task import TaskType
 
 T = TypeVar("T")
 
-_SECONDS_AT_EXIT = 5.0
 _MAX_LABELS = 1_000_000
 _ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust its author"
-
-_open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
@@ -75,7 +71,7 @@ def load(source: ModelSource) -> Servable:
         pool.close()
         code.unload()
         raise
-    _open_pools.add(pool)
+    close_at_exit(pool)
     return servable
 
 
@@ -200,14 +196,3 @@ def _error(source: ModelSource, message: str) -> ModelError:
 def _close(target: Any) -> object:
     hook = getattr(target, "close", None)
     return hook() if callable(hook) else None
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close all models at exit, because the interpreter would stop their daemon threads during `close`."""
-    pools = list(_open_pools)
-    for pool in pools:
-        pool.close()
-    deadline = time.monotonic() + _SECONDS_AT_EXIT
-    for pool in pools:
-        pool.join(deadline - time.monotonic())
