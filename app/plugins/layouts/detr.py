@@ -56,17 +56,11 @@ _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
 
 
 _LAYOUTS_BY_MODEL_TYPE = {
-    "detr": _SOFTMAX,
-    "table-transformer": _SOFTMAX,
-    "yolos": _SOFTMAX,
-    "conditional_detr": _SIGMOID,
-    "dab-detr": _SIGMOID,
-    "d_fine": _SIGMOID,
-    "deformable_detr": _SIGMOID,
-    "lw_detr": _SIGMOID,
-    "rf_detr": _SIGMOID,
-    "rt_detr": _SIGMOID,
-    "rt_detr_v2": _SIGMOID,
+    **dict.fromkeys(("detr", "table-transformer", "yolos"), _SOFTMAX),
+    **dict.fromkeys(
+        ("conditional_detr", "dab-detr", "d_fine", "deformable_detr", "lw_detr", "rf_detr", "rt_detr", "rt_detr_v2"),
+        _SIGMOID,
+    ),
 }
 """By ``model_type`` in config.json."""
 
