@@ -24,7 +24,6 @@ from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocol_cases import PROTOCOL_CASES
 from tests.support.protocols import attach_plugins
 from tests.support.servers.apps import app_of_protocol, model_source
-from tests.support.servers.grpc_server import message, run_grpc_server
 
 SPOT = (190, 100, 260, 130)
 
@@ -59,15 +58,6 @@ def test_tiles_over_every_http_protocol_are_counted(protocol: str) -> None:
     assert len(result.samples) == 1
     assert [output.parameters["tiles"] for output in result.outputs] == [24]
     assert metrics.get_sample_value("charioteer_tiles_total", {"model": "detector"}) == (before or 0) + 24
-
-
-def test_tiles_over_grpc() -> None:
-    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [png()]}}
-    parameters = {"tile": message("InferParameter", int64_param=SIDE)}
-    inputs = [message("ModelInferRequest").InferInputTensor(**tensor, parameters=parameters)]
-    with run_grpc_server(tiling_engine()) as client:
-        response = client.call("ModelInfer", message("ModelInferRequest", model_name="detector", inputs=inputs))
-    assert {output.parameters["tiles"].int64_param for output in response.outputs} == {15}
 
 
 def test_tiles_of_one_request_are_one_job_of_the_fair_queue() -> None:

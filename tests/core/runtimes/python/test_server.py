@@ -1,6 +1,5 @@
 """Test Python models in a server process, from start to stop."""
 
-import signal
 import threading
 import time
 from contextlib import suppress
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support.data.chariot import image_input
 from tests.support.models.model_folders import write_model
+from tests.support.polling import wait_until
 from tests.support.servers.server_process import run_server
 
 CODE = """
@@ -62,11 +62,8 @@ def test_hung_call_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        while not (folder / "reached").is_file():
-            assert server.process.poll() is None
-            thread.join(0.01)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.wait() == 0
+        wait_until((folder / "reached").is_file)
+        assert server.stop() == 0
         thread.join(60)
 
 
@@ -74,8 +71,5 @@ def test_hung_load_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
     code = "import pathlib, threading\npathlib.Path(__file__).with_name('reached').touch()\nthreading.Event().wait()"
     folder = write_model(tmp_path / "never", code)
     with run_server("--model", str(folder), "--allow-code") as server:
-        while not (folder / "reached").is_file():
-            assert server.process.poll() is None
-            threading.Event().wait(0.01)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.wait() == 0
+        wait_until((folder / "reached").is_file)
+        assert server.stop() == 0

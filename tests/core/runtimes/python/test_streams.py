@@ -15,7 +15,7 @@ from app.core.engine.streams.text_stream import TextStream
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tests.support.data.requests import pixel_input, request, text_input
+from tests.support.data.requests import pixel_input, request
 from tests.support.models.model_folders import source_at, write_model
 from tests.support.rejection import rejects
 
@@ -56,15 +56,6 @@ def test_returned_answer_is_streamed_as_one_chunk(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, image, prompt): return prompt + '!'"
     chunks = chunks_of(served(tmp_path / "m", code).stream(asked(5), Limits()))
     assert chunks == [(0, 0, "a!", True), (0, 1, "b!", True)]
-
-
-def test_generated_text_is_streamed_in_chunks(tmp_path: Path) -> None:
-    code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
-    folder = write_model(tmp_path / "m", code, task_type="TEXT_GENERATION")
-    chunks = chunks_of(load(source_at(folder)).stream(request(text_input("ab", "cd")), Limits()))
-    texts = ["".join(text for item, _, text, _ in chunks if item == index) for index in (0, 1)]
-    assert texts == ["and ba", "and dc"]
-    assert [item for item, _, _, final in chunks if final] == [0, 1]
 
 
 @pytest.mark.parametrize("keyword", ["def", "async def"])

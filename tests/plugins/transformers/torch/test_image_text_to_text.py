@@ -82,26 +82,6 @@ def test_model_without_template_rejects_conversations(served: Served, name: str)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_streamed_chunks_equal_answers_to_each_prompt(served: Served, name: str) -> None:
-    """Compare batched answers with single answers, and streamed answers with batched answers."""
-    images, prompts = [scene(), scene(40, 40, 3)], ["what?", "who is in the red picture?"]
-    sampled = {"max_new_tokens": 10, "temperature": 1.5, "top_k": 20, "seed": 5}
-    image_tensor = image_input(*images, prompts=prompts, **sampled)
-    found = [[record.answer for record in records] for records in answers(served(name), image_tensor)]
-    assert found == [
-        [answers(served(name), image_input(image, prompts=[prompt], **sampled))[0][0].answer for prompt in prompts]
-        for image in images
-    ]
-    chunks = list(served(name).stream(request(image_tensor), Limits()))
-    streamed = [
-        ["".join(chunk.text for chunk in chunks if (chunk.item, chunk.prompt) == (item, prompt)) for prompt in range(2)]
-        for item in range(2)
-    ]
-    assert streamed == found
-    assert [(chunk.item, chunk.prompt) for chunk in chunks if chunk.final] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-@pytest.mark.parametrize("name", KINDS)
 def test_closed_stream_stops_generation(folder_of: FolderOf, name: str) -> None:
     known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
     network = load_network(known)

@@ -136,18 +136,6 @@ def test_seq2seq_answer_equals_generate(folder_of: FolderOf, served: Served) -> 
     assert expected
 
 
-def test_joined_chunks_equal_answer(served: Served) -> None:
-    inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
-    expected = [records[0].generated_text for records in answers(served("causal_lm"), inputs)]
-    stream = served("causal_lm").stream(request(inputs), Limits())
-    chunks = list(stream)
-    streamed = ["".join(chunk.text for chunk in chunks if chunk.item == item) for item in range(2)]
-    assert streamed == expected
-    assert [chunk.item for chunk in chunks if chunk.final] == [0, 1]
-    assert [chunk.item for chunk in chunks] == sorted(chunk.item for chunk in chunks)
-    assert len(chunks) > 6
-
-
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
 def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> None:
     with rejects(reason, "inputs[0].data[1]"):
