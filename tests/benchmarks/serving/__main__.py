@@ -14,7 +14,7 @@ from tests.benchmarks.serving.processes import processor
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.tables.accuracy import accuracy
 from tests.benchmarks.serving.tables.isolation import isolation
-from tests.benchmarks.serving.tables.overhead import chat, leak, overhead, protocols, start
+from tests.benchmarks.serving.tables.overhead import chat, overhead, protocols, start
 from tests.benchmarks.serving.tables.overload import overload
 from tests.benchmarks.serving.tables.peers import peers
 from tests.benchmarks.serving.tables.resizing import resizing
@@ -33,7 +33,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=300, help="in each round")
-    parser.add_argument("--leak-requests", type=int, default=100_000)
     parser.add_argument("--scenes", type=int, default=200, help="that accuracy is measured on")
     parser.add_argument("--write", action="store_true", help="the tables into RESULTS.md")
     parser.add_argument("--only", nargs="*", help="names of measurements")
@@ -52,7 +51,6 @@ def main() -> None:
         "processes": lambda workload: server_processes(workload, 10),
         "scale": lambda workload: scale(workload, max(1, rounds // 2), requests),
         "peers": lambda workload: peers(workload, rounds, requests),
-        "leak": lambda workload: leak(workload, options.leak_requests),
     }
     names = options.only or list(measurements)
     if unknown := set(names) - set(measurements):

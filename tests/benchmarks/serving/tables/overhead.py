@@ -1,7 +1,6 @@
 """Measure the server against the bare work, its protocols, its start and its memory."""
 
 import statistics
-from functools import partial
 
 import httpx
 
@@ -135,24 +134,3 @@ def start(workload: Workload, rounds: int) -> Section:
     )
     columns = ["models", "ready, s", "idle RSS", "idle PSS", "RSS after", "PSS after"]
     return Section(title="Start and memory", about=about, columns=columns, rows=rows)
-
-
-def leak(workload: Workload, requests: int) -> Section:
-    """Measure whether memory grows with the number of requests."""
-    rows: list[list[Cell]] = []
-    with charioteer("--model", str(workload.folder / "small")) as server:
-        requests_by_name = encodings(server.ports, "small", workload.images["vga"])
-        send_load = partial(send, connections=8)
-        share = requests // 10
-        for request in requests_by_name.values():
-            send_load(request, share // len(requests_by_name))
-        before = server.memory()[0]
-        for round_number in range(10):
-            send_load(list(requests_by_name.values())[round_number % len(requests_by_name)], share)
-            sent, memory = (round_number + 1) * share, server.memory()[0]
-            rows.append([sent, memory, (memory - before) * 1e6 / sent])
-    about = (
-        f"Resident megabytes while {requests:,} requests of all protocols are answered, after {share:,} requests of "
-        "warm-up. Bytes a request count from there."
-    )
-    return Section(title="Memory growth", about=about, columns=["requests", "RSS, MB", "bytes a request"], rows=rows)

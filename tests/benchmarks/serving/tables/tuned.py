@@ -1,9 +1,7 @@
 """Measure models with OpenVINO in bf16, reduced decoding and OpenCV's resize, against the floor in fp32."""
 
-import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 from fixtures.scenes import DETECT, SEGMENT
 from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
@@ -50,7 +48,7 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
                     )
                     metrics = [f"{figures(dataset, model[name])[_METRIC]:.4f}" for model in (plain, fast)]
                 costs_of_kinds = [result.median for result in costs.values()]
-                rows.append([name, size, describe(fast[name]), *costs_of_kinds, *ratios, *metrics])
+                rows.append([name, size, *costs_of_kinds, *ratios, *metrics])
     about = (
         "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
         "the tuned model, measured in turns. Tuned models run in OpenVINO in bf16, with reduced decoding and OpenCV's "
@@ -58,7 +56,7 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
         f"rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on {scenes} "
         "generated scenes of this size."
     )
-    columns = ["model", "image", "set-up", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
+    columns = ["model", "image", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
     columns += [f"{_METRIC} plain", f"{_METRIC} tuned"]
     return Section(title="Tuned models", about=about, columns=columns, rows=rows)
 
@@ -66,15 +64,6 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
 def tune(workload: Workload, name: str, target: Path) -> Path:
     """Write a tuned copy of a model to the folder `target`, and return it."""
     return copy_model(workload.model(name).parent, target, _TUNED)
-
-
-def describe(model: Path) -> str:
-    """Return the runtime, the precision, the image decoding and the resize in the settings of a model."""
-    settings: dict[str, Any] = json.loads((model / "model-settings.json").read_text())
-    preprocessing = settings.get("preprocessing", {})
-    decode = "reduced" if preprocessing.get("reduced_decode") else "full"
-    resize = ", OpenCV's resize" if preprocessing.get("antialias") is False else ""
-    return f"{settings.get('runtime', 'onnxruntime')}, {settings.get('precision', 'fp32')}, {decode} decode{resize}"
 
 
 def show_ratio(high: Cost, low: Cost) -> str:
