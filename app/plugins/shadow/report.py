@@ -138,9 +138,9 @@ def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdic
 def _sums(judged: Sequence[JudgedImage], label: str | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (N, 3) right, wrong and missed of each image, of all labels or of one, of both versions."""
 
-    def total(counts: Counts) -> NDArray[np.float64]:
+    def total(counts: Counts) -> list[int]:
         chosen = counts.values() if label is None else [counts.get(label, (0, 0, 0))]
-        return np.sum([(0, 0, 0), *chosen], axis=0, dtype=np.float64)
+        return [sum(column) for column in zip((0, 0, 0), *chosen, strict=True)]
 
-    champion, shadow = (np.stack([total(counts) for counts in version]) for version in zip(*judged, strict=True))
+    champion, shadow = (np.array([*map(total, version)], np.float64) for version in zip(*judged, strict=True))
     return champion, shadow
