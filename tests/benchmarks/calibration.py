@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.plugins.evaluation.answers import EvaluatedItem, parse_records
-from app.plugins.evaluation.calibrating.fit import events_of, fit, in_first_half
-from app.plugins.evaluation.calibrating.notes import measure
+from app.plugins.evaluation.calibrating import events_of, fit, in_first_half, measure
 from app.plugins.evaluation.dataset import Item, LabelledObject
 from app.public_api.in_process import InProcessModel
 from fixtures.scenes import CLASSIFY, DETECT, Scene, make_scenes

@@ -125,14 +125,9 @@ def _files(source: ModelSource) -> Sequence[tuple[str, Path]]:
     ]
 
 
-def calibration_file(source: ModelSource) -> Path:
-    """Return the path of a model's calibration."""
-    return source.folder / FILE_NAME
-
-
 def read_calibration(source: ModelSource) -> Calibration:
     """Read the calibration of a model. Raise ModelError when it is missing or unreadable, or belongs to other files."""
-    path = calibration_file(source)
+    path = source.folder / FILE_NAME
     way_on = "`charioteer evaluate DATASET --model MODEL --calibrate` fits it"
     if not path.is_file():
         raise ModelError(f'{source.folder}: "scores": "calibrated" needs {path}; {way_on}')
@@ -150,7 +145,7 @@ def read_calibration(source: ModelSource) -> Calibration:
 
 def write_calibration(source: ModelSource, calibration: Calibration) -> Path:
     """Write the calibration of a model in one step, and return its path. Raise OSError when it cannot be written."""
-    path = calibration_file(source)
+    path = source.folder / FILE_NAME
     with replacing_file(path, READABLE_BY_ALL) as file:
         file.write(msgspec.json.format(msgspec.json.encode(calibration), indent=2) + b"\n")
     return path

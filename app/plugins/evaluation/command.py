@@ -19,7 +19,7 @@ from app.core.settings.environment import RARE
 from app.core.settings.images import ImageSettings, image_limits
 from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions, SettingsError
-from app.plugins.evaluation.calibrating.notes import add_calibration, check_scores
+from app.plugins.evaluation.calibrating import add_calibration, check_scores
 from app.plugins.evaluation.collection import CollectedAnswers, collect_answers
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, import_optional
 from app.plugins.evaluation.datasets.files import DatasetOptions

@@ -1,5 +1,6 @@
 """Fits and figures of calibration, against those of SciPy and scikit-learn."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ from numpy.typing import NDArray
 from app.plugins.calibration.calibration import Calibration
 from app.plugins.calibration.fitting import Floats, fit_platt, fit_temperature, log_odds, softmax
 from app.plugins.evaluation.answers import EvaluatedItem
-from app.plugins.evaluation.calibrating.fit import Events, class_events, events_of, object_outcomes
-from app.plugins.evaluation.calibrating.notes import BINS, measure
+from app.plugins.evaluation.calibrating import BINS, Outcome, events_of, measure, object_outcomes
 from app.plugins.evaluation.dataset import LabelledObject
 from tasks.task import TaskType
 from tests.support.data.evaluation_samples import classification_sample, detection_sample, item
@@ -82,7 +82,7 @@ _metrics: Any = sklearn.metrics
 BOX = (0.0, 0.0, 10.0, 10.0)
 
 
-def _events(digits: int = 16) -> Events:
+def _events(digits: int = 16) -> Floats:
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.05, 1, 2000).round(digits)
     correct = rng.uniform(size=2000) < scores**2
@@ -96,12 +96,13 @@ def _events(digits: int = 16) -> Events:
 @pytest.mark.parametrize("digits", [16, 1])
 def test_figures_equal_scikit_learn(digits: int) -> None:
     events = _events(digits)
+    stated, correct, _ = events.T
     error, brier = measure(events)
-    frequency, confidence = _calibration.calibration_curve(events.correct, events.confidence, n_bins=BINS)
-    counts = np.histogram(np.digitize(events.confidence, np.linspace(0, 1, BINS + 1)[1:-1], right=True), range(16))[0]
-    expected = float((counts[counts > 0] * np.abs(frequency - confidence)).sum() / len(events.correct))
+    frequency, confidence = _calibration.calibration_curve(correct, stated, n_bins=BINS)
+    counts = np.histogram(np.digitize(stated, np.linspace(0, 1, BINS + 1)[1:-1], right=True), range(16))[0]
+    expected = float((counts[counts > 0] * np.abs(frequency - confidence)).sum() / len(correct))
     assert error == pytest.approx(expected)
-    assert brier == pytest.approx(_metrics.brier_score_loss(events.correct, events.confidence))
+    assert brier == pytest.approx(_metrics.brier_score_loss(correct, stated))
 
 
 def test_classes_count_by_the_best_one_and_squares_by_all() -> None:
@@ -110,18 +111,16 @@ def test_classes_count_by_the_best_one_and_squares_by_all() -> None:
         classification_sample("fox", {"cat": 0.6, "dog": 0.4}, "b.jpg"),
         classification_sample("dog", {}, "c.jpg"),
     ]
-    events = class_events(results, None)
-    assert events.confidence.tolist() == [0.7, 0.6]
-    assert events.correct.tolist() == [True, False]
-    assert events.brier == pytest.approx([0.18, 0.36 + 0.16 + 1])
-    hotter = class_events(results, Calibration(method="temperature", temperature=2.0))
+    events = events_of(results, [], TaskType.IMAGE_CLASSIFICATION, None)
+    assert events[:, :2].tolist() == [[0.7, 1], [0.6, 0]]
+    assert events[:, 2] == pytest.approx([0.18, 0.36 + 0.16 + 1])
+    calibration = Calibration(method="temperature", temperature=2.0)
     odds = (0.7 / 0.3) ** 0.5
-    assert hotter.confidence[0] == pytest.approx(odds / (1 + odds))
+    assert events_of(results, [], TaskType.IMAGE_CLASSIFICATION, calibration)[0, 0] == pytest.approx(odds / (1 + odds))
 
 
-def _outcomes(result: EvaluatedItem) -> list[tuple[str, float, bool]]:
-    outcomes = object_outcomes([result], ["cat", "dog"], TaskType.OBJECT_DETECTION)
-    return [*zip(outcomes.labels, outcomes.scores.tolist(), outcomes.correct.tolist(), strict=True)]
+def _outcomes(result: EvaluatedItem) -> Sequence[Outcome]:
+    return object_outcomes([result], ["cat", "dog"], TaskType.OBJECT_DETECTION)
 
 
 def test_object_is_right_if_it_gets_a_free_object_of_its_class() -> None:

@@ -16,8 +16,7 @@ from app.core.settings.model import ModelError
 from app.core.settings.server import ModelOptions
 from app.plugins.calibration.calibration import Calibration, PlattLine, model_digest, write_calibration
 from app.plugins.evaluation.answers import EvaluatedItem
-from app.plugins.evaluation.calibrating.fit import events_of, fit
-from app.plugins.evaluation.calibrating.notes import measure
+from app.plugins.evaluation.calibrating import events_of, fit, measure
 from app.plugins.evaluation.dataset import EvaluationError
 from app.public_api.in_process import InProcessModel
 from tasks.task import TaskType

@@ -1,1 +1,0 @@
-"""Fit calibrations in evaluations."""
