@@ -20,10 +20,15 @@ _MAX_FAILURES = 10
 
 @dataclass(slots=True)
 class CollectedAnswers:
-    """The records, or the reason for a failure, by the id of the item."""
+    """The records, or the reason for a failure, by the id of the item.
+
+    `source` is a readable description of the model, and `notes` are sentences about the answers.
+    """
 
     records: dict[str, Records] = field(default_factory=dict[str, Records])
     failures: dict[str, str] = field(default_factory=dict[str, str])
+    source: str = ""
+    notes: Sequence[str] = ()
 
 
 def collect_answers(

@@ -26,7 +26,6 @@ from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import (
     ANSWERED,
-    LabelMap,
     check_figures,
     check_slices,
     check_task,
@@ -123,18 +122,16 @@ def evaluate(
     minima = _minima_from(wanted.fail_under or ())
     try:
         server.check()
+        calibrate = {"--calibrate": wanted.calibrate}
         if server.url is not None:
             if recorded is not None:
                 raise EvaluationError("Name a URL or recordings, not both")
             given = given_options(options, image_settings, apart_from=("plugins", "score_threshold"))
-            given |= {"--calibrate": wanted.calibrate}
-            reject_unused("with --url, which names the server; leave it out", given)
+            reject_unused("with --url, which names the server; leave it out", given | calibrate)
         if recorded is not None:
             given = given_options(options, image_settings, requests, apart_from=("plugins",))
-            given |= {"--calibrate": wanted.calibrate}
-            reject_unused("with --recorded, which runs no model; leave it out", given)
+            reject_unused("with --recorded, which runs no model; leave it out", given | calibrate)
         if wanted.label_map is not None:
-            calibrate = {"--calibrate": wanted.calibrate}
             reject_unused("with --label-map, because it is by the labels of the model", calibrate)
         check_output(wanted.json, wanted.html)
         if dataset is None:
@@ -142,25 +139,30 @@ def evaluate(
             if recorded is None:
                 expected = "--dataset with labelled data, or --recorded with a store whose inferences have truths"
                 raise EvaluationError(f"Expected {expected}")
-            from app.plugins.evaluation.truths.evaluated import read_truths
+            from app.plugins.evaluation.recorded_answers import read_truths
 
-            truths = read_truths(recorded, name, data.images, reason)
-            subject = _subject(truths.dataset, wanted, minima, truths.figures)
-            report = _measured(subject, truths.collected, truths.source)
+            labelled, collected, figures = read_truths(recorded, name, data.images, reason)
+            report = _measure(_checked(labelled, wanted, minima, figures), collected, wanted, figures)
         elif recorded is not None:
             from app.plugins.evaluation.recorded_answers import read_recorded
 
-            subject = _subject(read_dataset(dataset, data), wanted, minima)
-            source, collected, notes = read_recorded(subject.dataset, recorded, name)
-            report = _measured(subject, collected, source, notes)
+            labelled = _checked(read_dataset(dataset, data), wanted, minima)
+            report = _measure(labelled, read_recorded(labelled, recorded, name), wanted)
         else:
-            subject = _subject(read_dataset(dataset, data), wanted, minima)
-            parameters = parameters_for(subject.dataset, options.score_threshold, requests.parameter or ())
+            labelled = _checked(read_dataset(dataset, data), wanted, minima)
+            parameters = parameters_for(labelled, options.score_threshold, requests.parameter or ())
             if server.url is None:
                 model = local_model(options, name, parameters, image_limits(image_settings))
             else:
                 model = served_model(server, server.url, name, parameters)
-            report = _asked(subject, model, parameters, requests.concurrency or (1 if server.url is None else 4))
+            if wanted.calibrate and model.source is not None:
+                check_scores(model.source)
+            concurrency = requests.concurrency or (1 if server.url is None else 4)
+            collected = _ask(labelled, model, parameters, concurrency)
+            report = _measure(labelled, collected, wanted)
+            if wanted.calibrate and model.source is not None:
+                results, _ = parse_answers(labelled, collected.records, report.task)
+                report = add_calibration(report, labelled, results, model.source)
     except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
     except KeyboardInterrupt:
@@ -177,18 +179,10 @@ def evaluate(
     _check_minima(report, minima)
 
 
-class _Subject(msgspec.Struct, frozen=True):
-    """A dataset, and what the options want to know about it, checked before the first request."""
-
-    dataset: Dataset
-    wanted: ReportOptions
-    label_map: LabelMap | None
-    figures: tuple[Figure, ...]
-
-
-def _subject(
-    dataset: Dataset, wanted: ReportOptions, minima: Mapping[str, float], figures: tuple[Figure, ...] = ()
-) -> _Subject:
+def _checked(
+    dataset: Dataset, wanted: ReportOptions, minima: Mapping[str, float], figures: Sequence[Figure] = ()
+) -> Dataset:
+    """Return the part of a dataset to measure. Check before the first request that the options fit it."""
     if wanted.limit is not None and wanted.limit < len(dataset.items):
         note = f"Only the first {wanted.limit} of {len(dataset.items)} were evaluated (--limit)."
         items, notes = dataset.items[: wanted.limit], (*dataset.notes, note)
@@ -197,45 +191,37 @@ def _subject(
     if dataset.tasks[0].returns != "texts":
         import_optional("valor_lite")
     check_figures(dataset, minima, figures)
-    label_map = read_label_map(wanted.label_map, dataset.labels) if wanted.label_map else None
-    return _Subject(dataset, wanted, label_map, figures)
+    if wanted.label_map:
+        read_label_map(wanted.label_map, dataset.labels)
+    return dataset
 
 
-def _asked(
-    subject: _Subject, model: EvaluatedModel, parameters: Mapping[str, object], concurrency: int
-) -> EvaluationReport:
-    """Ask the model for all answers, and measure them."""
-    dataset, notes = subject.dataset, list[str]()
-    source = model.source if subject.wanted.calibrate else None
-    if source is not None:
-        check_scores(source)
+def _ask(
+    dataset: Dataset, model: EvaluatedModel, parameters: Mapping[str, object], concurrency: int
+) -> CollectedAnswers:
+    """Ask the model for all answers."""
     with model.open_predictor() as predict, progress(f"Evaluating {model.label}", len(dataset.items)) as bar:
         collected = collect_answers(dataset.items, check_task(dataset, predict), concurrency, bar.show)
+    collected.source = model.label
     threshold = parameters.get("score_threshold")
     if isinstance(threshold, int | float) and threshold > _MAX_CURVE_THRESHOLD:
-        notes = [f"Requests had a score threshold of {threshold:g}, which lowers average precision and recall."]
-    report = _measured(subject, collected, model.label, notes)
-    if source is None:
-        return report
-    results, _ = parse_answers(dataset, collected.records, report.task)
-    return add_calibration(report, dataset, results, source)
+        lowers = "which lowers average precision and recall"
+        collected.notes = [f"Requests had a score threshold of {threshold:g}, {lowers}."]
+    return collected
 
 
-def _measured(
-    subject: _Subject, collected: CollectedAnswers, label: str, notes: Sequence[str] = ()
+def _measure(
+    dataset: Dataset, collected: CollectedAnswers, wanted: ReportOptions, figures: tuple[Figure, ...] = ()
 ) -> EvaluationReport:
     with progress("Measuring", len(collected.records)) as bar:
         return evaluate_records(
-            subject.dataset,
-            collected.records,
-            collected.failures,
-            label,
-            confidence=subject.wanted.confidence,
-            slices=subject.wanted.slice or (),
-            label_map=subject.label_map,
-            notes=notes,
+            dataset,
+            collected,
+            confidence=wanted.confidence,
+            slices=wanted.slice or (),
+            label_map=read_label_map(wanted.label_map, dataset.labels) if wanted.label_map else None,
             progress=bar.show,
-            figures=subject.figures,
+            figures=figures,
         )
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from app.clients.protocol import Records
+from app.core.engine.error_text import list_choices
 from app.plugins.evaluation.answers import EvaluatedItem, infer_task, parse_records
-from app.plugins.evaluation.collection import InferenceClient
+from app.plugins.evaluation.collection import CollectedAnswers, InferenceClient
 from app.plugins.evaluation.dataset import Dataset, EvaluationError, Item
 from app.plugins.evaluation.datasets.files import read_json
 from app.plugins.evaluation.metrics.classes import measure_classes
@@ -62,33 +63,30 @@ def check_task(dataset: Dataset, client: InferenceClient) -> InferenceClient:
 
 def evaluate_records(
     dataset: Dataset,
-    records: Mapping[str, Records],
-    failures: Mapping[str, str],
-    source: str,
+    collected: CollectedAnswers,
     *,
     confidence: float = 0.5,
     slices: Sequence[str] = (),
     label_map: LabelMap | None = None,
-    notes: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
     figures: tuple[Figure, ...] = (),
 ) -> EvaluationReport:
-    """Measure `records` against `dataset`, and report about `source`, a readable description of the model.
+    """Measure answers against `dataset`.
 
-    `records`, and `failures`, the reasons for other items, are by the id of the item. Predictions with a score below
-    `confidence` count in average precision only. `slices` are keys of metadata, `label_map` has the dataset's labels by
-    the model's. `progress` is called with the number of compared items. `notes` and `figures` are added to the report.
-    Raise EvaluationError when answers do not match the dataset, or the extra is not installed.
+    Predictions with a score below `confidence` count in average precision only. `slices` are keys of metadata,
+    `label_map` has the dataset's labels by the model's. `progress` is called with the number of compared items.
+    `figures` are added to the report. Raise EvaluationError when answers do not match the dataset, or the extra is not
+    installed.
     """
-    task = task_to_measure(dataset, records)
-    results, failed = parse_answers(dataset, records, task)
+    task = task_to_measure(dataset, collected.records)
+    results, failed = parse_answers(dataset, collected.records, task)
     if label_map:
         results = [map_labels(result, label_map) for result in results]
     if failed and not results:
         name, reason = next(iter(failed.items()))
         raise EvaluationError(f"Not one of {len(failed)} answers can be measured; {name}: {reason}")
-    failed = {**failures, **failed}
-    remarks = [*dataset.notes, *notes]
+    failed = {**collected.failures, **failed}
+    remarks = [*dataset.notes, *collected.notes]
     if failed:
         remarks.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
     if task.returns != "texts":
@@ -99,7 +97,7 @@ def evaluate_records(
         task=task,
         dataset=str(dataset.path),
         format=dataset.format,
-        source=source,
+        source=collected.source,
         images=len(dataset.items),
         measured=len(results),
         failures=failed,
@@ -207,10 +205,9 @@ def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task
     unknown = {label: count for label, count in counts.most_common() if label not in labels}
     if not unknown:
         return []
-    listed = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
-    more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
+    listed = list_choices(f"{label} ({count})" for label, count in unknown.items())
     effect = "count as wrong" if task.returns == "classes" else "count in mAPAveragedOverIOUs only, as 0"
-    start = f"Found labels that the dataset does not have {effect}: {listed}{more}."
+    start = f"Found labels that the dataset does not have {effect}: {listed}."
     if len(unknown) == len(counts):
         start = f"The model and the dataset share no label; the dataset has {', '.join(labels[:_MAX_LISTED])}. {start}"
     return [f"{start} --label-map gives them the dataset's names."]

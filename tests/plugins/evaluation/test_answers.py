@@ -200,9 +200,9 @@ def test_trials_in_a_store_are_left_out(tmp_path: Path) -> None:
     store.open()
     store.write([to_rows(recorded(CAT, name="1.png", started=5)), to_rows(trial)])
     store.close()
-    assert read_recorded(three_images(tmp_path), str(tmp_path / "recorded.db"), None)[1].records == {"1.png": CAT}
+    assert read_recorded(three_images(tmp_path), str(tmp_path / "recorded.db"), None).records == {"1.png": CAT}
     (tmp_path / "chosen.jsonl").write_bytes(msgspec.json.encode(trial))
-    assert read_recorded(three_images(tmp_path), str(tmp_path / "chosen.jsonl"), None)[1].records == {"1.png": DOG}
+    assert read_recorded(three_images(tmp_path), str(tmp_path / "chosen.jsonl"), None).records == {"1.png": DOG}
 
 
 def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from app.core.cli.terminal import counted, error_console, printable, stop
+from app.core.engine.error_text import list_choices
 from app.core.settings.environment import HELP_FLAGS
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
@@ -14,7 +15,6 @@ from app.plugins.evaluation.truths.matching import add_labels
 from app.plugins.recording.stores.store import parse_dsn
 from app.plugins.recording.truth_store import TruthStore
 
-_MAX_SHOWN = 10
 _REASONS = {
     "unknown": "no inference fits, by id, request id, SHA-256 or file name of the image",
     "ambiguous": "several images fit",
@@ -60,8 +60,8 @@ def import_truth(
         left_out = [label for label, outcome in zip(labels, outcomes, strict=True) if outcome.result == result]
         if left_out:
             names = [one.name or one.id or one.request_id or one.digest or one.task for one in left_out]
-            shown = ", ".join(map(str, names[:_MAX_SHOWN])) + (" ..." if len(names) > _MAX_SHOWN else "")
-            stderr.print(f"{counted(len(left_out), 'label')} left out, because {reason}: {printable(shown)}")
+            shown = printable(list_choices(map(str, names)))
+            stderr.print(f"{counted(len(left_out), 'label')} left out, because {reason}: {shown}")
     for label, outcome in zip(labels, outcomes, strict=True):
         if outcome.error:
             stderr.print(f"Left out: {printable(label.name or label.id)}: {printable(outcome.error)}")

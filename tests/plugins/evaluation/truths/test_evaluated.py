@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.plugins.evaluation.collection import CollectedAnswers
 from app.plugins.evaluation.command import ReportOptions, evaluate
 from app.plugins.evaluation.dataset import EvaluationError
 from app.plugins.evaluation.datasets.files import DatasetOptions
 from app.plugins.evaluation.datasets.read import read_dataset
 from app.plugins.evaluation.evaluation import evaluate_records
-from app.plugins.evaluation.truths.evaluated import read_truths
+from app.plugins.evaluation.recorded_answers import read_truths
 from app.plugins.recording.command import inferences
 from app.plugins.recording.inference import Truth
 from tests.plugins.evaluation.truths.recorded import CAR, DOG, PART, SHIP, detection, found
@@ -26,8 +27,8 @@ def truth(verdict: Any, *records: dict[str, object], complete: bool = True) -> T
 
 
 def figures(store: str) -> dict[str, float | None]:
-    truths = read_truths(store, None, None, "sample")
-    report = evaluate_records(truths.dataset, truths.collected.records, {}, "")
+    dataset, collected, _ = read_truths(store, None, None, "sample")
+    report = evaluate_records(dataset, collected)
     return {figure.name: figure.value for figure in report.measures.figures}
 
 
@@ -64,10 +65,10 @@ def test_objects_of_a_label_without_truths_are_mistakes(tmp_path: Path) -> None:
 
 
 def test_inferences_of_all_reasons_come_with_a_note(store: str) -> None:
-    truths = read_truths(store, None, None, "any")
-    assert truths.figures[0].value == pytest.approx(3 / 5)
-    assert "Rules select difficult images, so that the model seems worse than it is." in truths.dataset.notes
-    assert read_truths(store, None, None, "unsure").figures[0].value == 0
+    dataset, _, (right,) = read_truths(store, None, None, "any")
+    assert right.value == pytest.approx(3 / 5)
+    assert "Rules select difficult images, so that the model seems worse than it is." in dataset.notes
+    assert read_truths(store, None, None, "unsure")[2][0].value == 0
 
 
 @pytest.mark.parametrize(
@@ -79,15 +80,16 @@ def test_figures_equal_those_of_the_exported_labels(
 ) -> None:
     recorded = detection("a", records=found(*answer), task_type=task, truth=truth("wrong", *right))
     store = write_store(tmp_path / "store.db", recorded)
-    truths = read_truths(store, None, None, "sample")
-    own = evaluate_records(truths.dataset, truths.collected.records, {}, "", confidence=0.1)
+    dataset, collected, _ = read_truths(store, None, None, "sample")
+    own = evaluate_records(dataset, collected, confidence=0.1)
     inferences(store, to=tmp_path / "labels.json", content="truth")
     labels = read_dataset(tmp_path / "labels.json", DatasetOptions(needs_images=False))
     if task == "ORIENTED_OBJECT_DETECTION":
         (item,) = labels.items
         items = (msgspec.structs.replace(item, objects=(msgspec.structs.replace(item.objects[0], box=None),)),)
-        labels = msgspec.structs.replace(labels, tasks=truths.dataset.tasks, items=items)
-    exported = evaluate_records(labels, {labels.items[0].id: recorded.records or ()}, {}, "", confidence=0.1)
+        labels = msgspec.structs.replace(labels, tasks=dataset.tasks, items=items)
+    answers = CollectedAnswers({labels.items[0].id: recorded.records or ()})
+    exported = evaluate_records(labels, answers, confidence=0.1)
     for figure, expected in zip(own.measures.figures, exported.measures.figures, strict=True):
         assert figure.value == pytest.approx(expected.value, abs=0.02), figure.name
 
