@@ -13,8 +13,6 @@ from tasks.vision.contours import mask_of_contours
 from tasks.vision.filtering import ious
 
 _MIN_IOU = 0.5
-_IN_PLACE_IOU = 0.9
-"""Objects with a lower IoU count as moved."""
 _RASTER = 512
 """Pixels of the longer side of the area in which outlines are compared."""
 
@@ -23,22 +21,15 @@ class AnswerAgreement(msgspec.Struct, frozen=True, kw_only=True):
     """How close answers are to the reference. Figures of objects are None for other answers.
 
     Attributes:
-        score: 0..1, the share of equal labels or texts; for objects, the share of those with a partner and an IoU of at
-            least 0.9, in the answers with more objects.
         labels: share of images with the same labels, or the same text.
         matched: objects with a partner of the same label and an IoU of at least 0.5.
-        objects: objects of the reference.
-        mean_iou: of the partners.
-        min_iou: of the partners.
+        mean_iou: of the partners; None without any.
         score_difference: the largest difference between the scores of partners, or of the best class.
     """
 
-    score: float
     labels: float
     matched: int | None = None
-    objects: int | None = None
     mean_iou: float | None = None
-    min_iou: float | None = None
     score_difference: float = 0.0
 
 
@@ -53,7 +44,7 @@ def compare_answers(
     try:
         task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
         if task is None or task.returns == "texts":
-            return AnswerAgreement(score=labels, labels=labels)
+            return AnswerAgreement(labels=labels)
         parsed = [
             [parse_records(answers[item.id], item, task).predictions for answers in (expected, found)] for item in items
         ]
@@ -61,17 +52,12 @@ def compare_answers(
         raise EvaluationError(f"The answers cannot be compared: {error}") from None
     if task.returns == "classes":
         differences = [_best_difference(before, after) for before, after in parsed]
-        return AnswerAgreement(score=labels, labels=labels, score_difference=max(differences, default=0.0))
+        return AnswerAgreement(labels=labels, score_difference=max(differences, default=0.0))
     pairs = [pair for before, after in parsed for pair in partners(before, after)]
-    total = sum(max(len(before), len(after)) for before, after in parsed)
-    ious = [iou for iou, _, _ in pairs]
     return AnswerAgreement(
-        score=sum(iou >= _IN_PLACE_IOU for iou in ious) / total if total else 1.0,
         labels=labels,
-        matched=len(ious),
-        objects=sum(len(before) for before, _ in parsed),
-        mean_iou=float(np.mean(ious)) if ious else None,
-        min_iou=min(ious, default=None),
+        matched=len(pairs),
+        mean_iou=float(np.mean([iou for iou, _, _ in pairs])) if pairs else None,
         score_difference=max((abs(other.score - one.score) for _, one, other in pairs), default=0.0),
     )
 

@@ -1,14 +1,18 @@
 """Parse the records of a model's answer for one image, in the form that every protocol uses."""
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
 
-from app.plugins.evaluation.dataset import Item, Ring, Shape
-from app.plugins.evaluation.datasets.files import as_list, parse_number
+from app.plugins.evaluation.dataset import Item, Shape
+from app.plugins.evaluation.datasets.files import MAX_COORDINATE
 from tasks.image_classification import LabelledScore
+from tasks.image_segmentation import SegmentedObject
 from tasks.inference.error import quote_value
+from tasks.inference.request import validation_error
+from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, ResultKind, TaskType
 
@@ -22,6 +26,12 @@ _FIELDS: Mapping[str, Geometry | ResultKind] = {
     "label": "classes",
 }
 """A field that only records of this kind have, in the order in which they are looked for."""
+_RECORDS: Mapping[Geometry | None, type[DetectedObject | OrientedObject | SegmentedObject | LabelledScore]] = {
+    "box": DetectedObject,
+    "oriented": OrientedObject,
+    "contour": SegmentedObject,
+    None: LabelledScore,
+}
 _CLASS_FIELDS = frozenset(LabelledScore.__struct_fields__)
 MEASURED_TASKS = [
     task_type
@@ -73,45 +83,29 @@ def parse_records(records: Sequence[Mapping[str, object]], item: Item, task: Tas
 
 
 def _parse_prediction(record: Mapping[str, object], item: Item, task: TaskType) -> PredictedObject:
-    label, score = record.get("label"), _read_number(record, "score")
-    if not isinstance(label, str):
-        raise ValueError(f"label: Expected a text, got {quote_value(label)}")
-    if not -_SCORE_TOLERANCE <= score <= 1 + _SCORE_TOLERANCE:
-        raise ValueError(f"score: Expected a number within 0..1, got {score}")
-    score = min(max(score, 0.0), 1.0)
-    match task.geometry:
-        case "box":
-            left, top, right, bottom = (_read_number(record, name) for name in ("xmin", "ymin", "xmax", "ymax"))
-            return PredictedObject(label=label, score=score, box=(left, top, right, bottom))
-        case "oriented":
-            cx, cy, w, h, r = (_read_number(record, name) for name in ("cx", "cy", "w", "h", "r"))
-            (ring,) = OrientedObject(label, score, cx, cy, w, h, r).rings(item.width, item.height)
-            return PredictedObject(label=label, score=score, rings=(tuple((x, y) for x, y in ring.tolist()),))
-        case "contour":
-            return PredictedObject(label=label, score=score, rings=_rings(record.get("contour")))
-        case None:
-            return PredictedObject(label=label, score=score)
-
-
-def _rings(contour: object) -> tuple[Ring, ...]:
-    rings = as_list(contour)
-    if rings is None:
-        raise ValueError(f"contour: Expected a list of lists of points, got {quote_value(contour)}")
-    return tuple(tuple(_point(point) for point in as_list(ring) or ()) for ring in rings)
-
-
-def _point(value: object) -> tuple[float, float]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"contour: Expected a point with x and y, got {quote_value(value)}")
-    point = cast("Mapping[str, object]", value)
-    return _read_number(point, "x"), _read_number(point, "y")
-
-
-def _read_number(record: Mapping[str, object], name: str) -> float:
-    value = record.get(name)
-    if isinstance(value, str):
-        raise ValueError(f"{name}: Expected a finite number, got {quote_value(value)}")
     try:
-        return parse_number(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        found = msgspec.convert(record, _RECORDS[task.geometry])
+    except msgspec.ValidationError as error:
+        raise ValueError(str(validation_error(error))) from None
+    for name in found.__struct_fields__:
+        number = getattr(found, name)
+        if isinstance(number, float):
+            _check_numbers(name, number)
+    if not -_SCORE_TOLERANCE <= found.score <= 1 + _SCORE_TOLERANCE:
+        raise ValueError(f"score: Expected a number within 0..1, got {found.score}")
+    box, rings = None, None
+    if isinstance(found, DetectedObject):
+        box = (found.xmin, found.ymin, found.xmax, found.ymax)
+    elif not isinstance(found, LabelledScore):
+        outlines = found.rings(item.width, item.height)
+        for outline in outlines:
+            _check_numbers(str(task.geometry), outline)
+        rings = tuple(tuple((x, y) for x, y in outline.tolist()) for outline in outlines)
+    return PredictedObject(label=found.label, score=min(max(found.score, 0.0), 1.0), box=box, rings=rings)
+
+
+def _check_numbers(name: str, numbers: ArrayLike) -> None:
+    if not np.all(np.abs(numbers) <= MAX_COORDINATE):
+        raise ValueError(
+            f"{name}: Expected finite numbers within {MAX_COORDINATE:.0f} of 0, got {quote_value(numbers)}"
+        )

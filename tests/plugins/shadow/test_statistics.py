@@ -143,5 +143,5 @@ def test_verdict_alone_makes_a_right_answer_the_truth() -> None:
 
 def test_redacted_answers_cannot_be_compared() -> None:
     truth = Truth(verdict="wrong", records=[_box("cat", 0)], complete=True)
-    with pytest.raises(ValueError, match="score: Expected a finite number"):
+    with pytest.raises(ValueError, match="score: Expected `float`, got `str`"):
         _judged(truth, [{**_box("cat", 0), "score": "[redacted]"}], [])

@@ -114,4 +114,4 @@ def _is_right(inference: RecordedInference, right: Records, *, complete: bool) -
     agreement = compare_answers([item], {item.id: scored}, {item.id: answer})
     if agreement.matched is None:
         return agreement.labels == 1
-    return agreement.matched == agreement.objects and (not complete or agreement.matched == len(answer))
+    return agreement.matched == len(right) and (not complete or agreement.matched == len(answer))

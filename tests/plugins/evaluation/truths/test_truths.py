@@ -72,7 +72,7 @@ def test_each_line_finds_its_inference_or_says_why_not(truths: TruthStore) -> No
         {"metadata": {"file_name": "a.jpg"}, "records": [{"label": "cat"}]}
         {"id": "gone", "verdict": "right"}
         {"id": "failed-0-0", "verdict": "right"}
-    """ % (b"d" * 64)
+    """ % (b"D" * 64)
     outcomes = add_lines(truths, lines)
     assert [(outcome.result, *outcome.ids) for outcome in outcomes] == [
         ("matched", "a-0-0"), ("matched", "b-0-0"), ("matched", "twice-0-0", "again-0-0"),
@@ -107,11 +107,6 @@ def test_line_that_cannot_be_used_names_the_field(line: bytes, message: str) -> 
     with pytest.raises(InferenceError) as raised:
         read_line(line)
     assert message in str(raised.value)
-
-
-def test_digest_in_capitals_finds_its_inference(truths: TruthStore) -> None:
-    line = b'{"digest": "%s", "verdict": "right"}' % (b"D" * 64)
-    assert add_lines(truths, line)[0].result == "matched"
 
 
 def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
@@ -155,8 +150,8 @@ def test_missing_objects_of_an_incomplete_truth_are_not_extra() -> None:
         ("OBJECT_DETECTION", {}, "Expected either records or a verdict"),
         ("OBJECT_DETECTION", {"verdict": "right", "records": [CAR]}, "Expected either records or a verdict"),
         ("OBJECT_DETECTION", {"records": [{"name": "car"}]}, "records: Expected answers of"),
-        ("OBJECT_DETECTION", {"records": [{**CAR, "xmin": "a"}]}, "records: xmin: Expected a finite number"),
-        ("OBJECT_DETECTION", {"records": [{**CAR, "label": 1}]}, "records: label: Expected a text"),
+        ("OBJECT_DETECTION", {"records": [{**CAR, "xmin": "a"}]}, "records: xmin: Expected `float`, got `str`"),
+        ("OBJECT_DETECTION", {"records": [{**CAR, "label": 1}]}, "records: label: Expected `str`"),
         ("OBJECT_DETECTION", {"records": [], "complete": False}, "records: Expected at least one object"),
         ("OBJECT_DETECTION", {"records": [{**CAR, "size": 1e200}]}, "Expected a number within"),
         ("IMAGE_CLASSIFICATION", {"records": [{"label": "a"}] * 2}, "Expected one record with the right label, got 2"),
