@@ -1,7 +1,7 @@
 """Chariot's protocols, chariot-v2-kserve and chariot-v2."""
 
 from app.clients.kserve_v2 import image_request, records_of
-from app.clients.protocol import HttpClientProtocol, encode_base64
+from app.clients.protocol import ClientProtocol, encode_base64
 
 
 def infer_path(model: str) -> str:
@@ -9,10 +9,10 @@ def infer_path(model: str) -> str:
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
 
 
-CHARIOT_V2_KSERVE = HttpClientProtocol(
+CHARIOT_V2_KSERVE = ClientProtocol(
     name="chariot-v2-kserve", path=infer_path, request=image_request, records=records_of, needs_model=False
 )
-CHARIOT_V2 = HttpClientProtocol(
+CHARIOT_V2 = ClientProtocol(
     name="chariot-v2",
     path=infer_path,
     request=lambda data, parameters: {"input": encode_base64(data), "parameters": parameters},

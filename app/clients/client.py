@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from app.clients import chariot, kserve_v1, kserve_v2
 from app.clients.credentials import TlsOptions
-from app.clients.protocol import Client, GrpcClientProtocol, HttpClientProtocol, Retries
+from app.clients.protocol import Client, ClientProtocol, Retries
 
-PROTOCOLS: Mapping[str, HttpClientProtocol | GrpcClientProtocol] = {
+PROTOCOLS: Mapping[str, ClientProtocol] = {
     protocol.name: protocol
     for protocol in (
         chariot.CHARIOT_V2_KSERVE,
@@ -23,7 +23,7 @@ PROTOCOLS: Mapping[str, HttpClientProtocol | GrpcClientProtocol] = {
 @contextmanager
 def open_client(
     url: str,
-    protocol: HttpClientProtocol | GrpcClientProtocol,
+    protocol: ClientProtocol,
     model: str,
     *,
     headers: Mapping[str, str],
@@ -35,7 +35,7 @@ def open_client(
 
     Raise CredentialsError if a header or a TLS file cannot be used.
     """
-    if isinstance(protocol, HttpClientProtocol):
+    if not protocol.rpc:
         from app.clients.http_client import http_client, open_http
 
         with open_http(headers, timeout, tls) as http:

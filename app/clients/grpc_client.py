@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from app.clients.credentials import CredentialsError, TlsOptions
 from app.clients.protocol import (
     Client,
-    GrpcClientProtocol,
+    ClientProtocol,
     InferenceClientError,
     Parameters,
     Records,
@@ -58,7 +58,7 @@ def metadata_from(headers: Mapping[str, str]) -> Sequence[tuple[str, str]]:
 def grpc_client(
     channel: Any,
     url: str,
-    protocol: GrpcClientProtocol,
+    protocol: ClientProtocol,
     model: str,
     headers: Mapping[str, str],
     timeout: float,
@@ -71,7 +71,7 @@ def grpc_client(
     def call(body: bytes) -> bytes:
         for delay in retries.delays:
             try:
-                return channel.unary_unary(protocol.path)(body, timeout=timeout, metadata=metadata)
+                return channel.unary_unary(protocol.path(model))(body, timeout=timeout, metadata=metadata)
             except grpc.RpcError as error:
                 call_error: Any = error
                 code = call_error.code()
@@ -86,10 +86,11 @@ def grpc_client(
         raise AssertionError
 
     def predict(data: bytes, parameters: Parameters) -> Records:
-        body = call(protocol.request(model, data, parameters).SerializeToString())
+        request = protocol.request(data, parameters)
+        request.model_name = model
+        body = call(request.SerializeToString())
         try:
-            records = protocol.records(protocol.response.FromString(body))
-            return msgspec.convert(records, list[dict[str, object]])
+            return msgspec.convert(protocol.records(body), list[dict[str, object]])
         except (DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InferenceClientError(f"The answer has no records: {error}") from None
 

@@ -11,7 +11,7 @@ import msgspec
 from app.clients.credentials import TlsOptions
 from app.clients.protocol import (
     Client,
-    HttpClientProtocol,
+    ClientProtocol,
     InferenceClientError,
     Parameters,
     Records,
@@ -35,7 +35,7 @@ def open_http(headers: Mapping[str, str], timeout: float, tls: TlsOptions) -> ht
     return httpx.Client(timeout=timeout, headers=headers, trust_env=False, verify=tls.context())
 
 
-def http_client(http: httpx.Client, url: str, protocol: HttpClientProtocol, model: str, retries: Retries) -> Client:
+def http_client(http: httpx.Client, url: str, protocol: ClientProtocol, model: str, retries: Retries) -> Client:
     """Return a client that sends images to `url`, which has no path of the protocol."""
     url = url.rstrip("/") + protocol.path(quote(model, safe=""))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.clients.protocol import HttpClientProtocol, Parameters, encode_base64
+from app.clients.protocol import ClientProtocol, Parameters, encode_base64
 
 
 def predict_path(model: str) -> str:
@@ -15,6 +15,6 @@ def _request(data: bytes, parameters: Parameters) -> Mapping[str, Any]:
     return {"instances": [{"image": {"b64": encode_base64(data)}, "parameters": parameters}]}
 
 
-PROTOCOL = HttpClientProtocol(
+PROTOCOL = ClientProtocol(
     name="v1", path=predict_path, request=_request, records=lambda answer: answer["predictions"][0]
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from app.clients.protocol import GrpcClientProtocol, HttpClientProtocol, Parameters, encode_base64, read_elements
+from app.clients.protocol import ClientProtocol, Parameters, encode_base64, read_elements
 from app.core.proto import message_class
 
 _LENGTH_BYTES = 4
@@ -27,8 +27,8 @@ def records_of(answer: Any) -> Any:
     return read_elements(answer["outputs"][0]["data"])
 
 
-def _message(model: str, data: bytes, parameters: Parameters) -> Any:
-    request = message_class("inference.ModelInferRequest")(model_name=model)
+def _message(data: bytes, parameters: Parameters) -> Any:
+    request = message_class("inference.ModelInferRequest")()
     image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
     image.contents.bytes_contents.append(data)
     for name, value in parameters.items():
@@ -48,20 +48,21 @@ def _set_parameter(parameter: Any, value: object) -> None:
         parameter.string_param = value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _records_of_message(answer: Any) -> Any:
+def _records_of_message(data: bytes) -> Any:
+    answer = message_class("inference.ModelInferResponse").FromString(data)
     if answer.raw_output_contents:
         # In raw contents, the length precedes each BYTES element.
         return read_elements([answer.raw_output_contents[0][_LENGTH_BYTES:]])
     return read_elements([*answer.outputs[0].contents.bytes_contents])
 
 
-PROTOCOL = HttpClientProtocol(
+PROTOCOL = ClientProtocol(
     name="v2", path=lambda model: f"{model_path(model)}/infer", request=image_request, records=records_of
 )
-GRPC_PROTOCOL = GrpcClientProtocol(
+GRPC_PROTOCOL = ClientProtocol(
     name="v2-grpc",
-    path="/inference.GRPCInferenceService/ModelInfer",
+    path=lambda _: "/inference.GRPCInferenceService/ModelInfer",
     request=_message,
-    response=message_class("inference.ModelInferResponse"),
     records=_records_of_message,
+    rpc=True,
 )

@@ -17,41 +17,25 @@ _DELAYS_S = (0.2, 0.4, 0.8, 1.6)
 _PERSISTENT_DELAYS_S = (*_DELAYS_S, 3.0, *([5.0] * 58))
 
 
-class HttpClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """A protocol over HTTP.
+class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
+    """A protocol.
 
     Attributes:
         name: the name in commands.
-        path: returns the inference path for a model's name, percent-encoded, or empty for the only model.
-        request: returns the JSON body for an image and parameters.
-        records: extracts the records from the decoded answer.
-        needs_model: whether the path names the model.
+        path: returns the inference path for a model's name, percent-encoded, or empty for the only model; over gRPC,
+            the path of the method.
+        request: returns the JSON body, or the message without a model's name, for an image and parameters.
+        records: extracts the records from the decoded answer, or from the bytes of a message.
+        needs_model: whether a request names the model.
+        rpc: whether the protocol uses gRPC.
     """
 
     name: str
     path: Callable[[str], str]
-    request: Callable[[bytes, Parameters], Mapping[str, Any]]
+    request: Callable[[bytes, Parameters], Any]
     records: Callable[[Any], Any]
     needs_model: bool = True
-
-
-class GrpcClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """A protocol over gRPC.
-
-    Attributes:
-        name: the name in commands.
-        path: the path of the method.
-        request: returns the message for a model's name, an image and parameters.
-        response: the class of the answer.
-        records: extracts the records from the answer.
-    """
-
-    name: str
-    path: str
-    request: Callable[[str, bytes, Parameters], Any]
-    response: Any
-    records: Callable[[Any], Any]
-    needs_model: bool = True
+    rpc: bool = False
 
 
 @dataclass(frozen=True, slots=True)

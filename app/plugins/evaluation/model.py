@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.credentials import TlsOptions, read_headers
-from app.clients.protocol import HttpClientProtocol, InferenceClientError, Records, Retries
+from app.clients.protocol import InferenceClientError, Records, Retries
 from app.core.cli.terminal import error_console, printable, reject_unused
 from app.core.settings.environment import RARE
 from app.core.settings.model import ModelSource
@@ -124,7 +124,7 @@ def served_model(
     if protocol is None:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {server.protocol}")
     display_url = url
-    if isinstance(protocol, HttpClientProtocol):
+    if not protocol.rpc:
         url = url if "://" in url else f"http://{url}"
         if not url.startswith(("http://", "https://")):
             raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")

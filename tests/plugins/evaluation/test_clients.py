@@ -13,11 +13,11 @@ import pytest
 from app.clients.chariot import CHARIOT_V2
 from app.clients.client import PROTOCOLS, open_client
 from app.clients.http_client import http_client
-from app.clients.protocol import Client, HttpClientProtocol, InferenceClientError, Retries, ServerUnavailableError
+from app.clients.protocol import Client, InferenceClientError, Retries, ServerUnavailableError
 from app.core.proto import message_class
 from tests.support.data.golden import CASES
 
-HTTP_PROTOCOLS = {name: protocol for name, protocol in PROTOCOLS.items() if isinstance(protocol, HttpClientProtocol)}
+HTTP_PROTOCOLS = {name: protocol for name, protocol in PROTOCOLS.items() if not protocol.rpc}
 FOUND = [{"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}]
 
 
