@@ -13,7 +13,7 @@ from app.core.protocols.kserve_v2.rendering import declared_outputs
 from app.core.protocols.kserve_v2.routes import MODEL_PATH, VERSION_PATH, find_registration
 from app.core.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
 from app.core.wire.json_body import read_json
-from app.plugins.triton.statistics import Duration, Statistics
+from app.plugins.triton.statistics import Statistics
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -39,7 +39,6 @@ UNSUPPORTED: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 """The paths and the gRPC methods of extensions that this server does not have, by what they need."""
 
 _REPOSITORY_MODEL = "/v2/repository/models/{target:str}"
-_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -206,33 +205,12 @@ def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapp
     if name:
         found = engine.registry.find(name, version or None)
         registrations = [found] if version else engine.registry.versions(name)
+    (observer,) = engine.provided.find(Statistics)
+    engine.batched_observers.flush()
     return {
         "model_stats": [
-            _statistics(engine, registration)
+            observer.for_model(registration.source.name, registration.source.version)
             for registration in registrations
             if registration.servable is not None or version
         ]
-    }
-
-
-def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
-    source = registration.source
-    (observer,) = engine.provided.find(Statistics)
-    engine.batched_observers.flush()
-    statistics = observer.for_model(source.name, source.version)
-    return {
-        "name": source.name,
-        "version": source.version,
-        "last_inference": statistics.last_inference,
-        "inference_count": statistics.inference_count,
-        "execution_count": statistics.execution_count,
-        "inference_stats": {
-            **{name: getattr(statistics, name) for name in _DURATIONS},
-            # This server has no response cache, but the extension requires these fields.
-            "cache_hit": Duration(),
-            "cache_miss": Duration(),
-        },
-        "batch_stats": [
-            {"batch_size": size, **msgspec.structs.asdict(batch)} for size, batch in sorted(statistics.batches.items())
-        ],
     }

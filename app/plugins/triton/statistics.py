@@ -22,40 +22,47 @@ class Duration(msgspec.Struct):
         self.ns += nanoseconds
 
 
-class BatchStatistics(msgspec.Struct):
-    """The statistics of one batch size.
+class InferenceStatistics(msgspec.Struct):
+    """The durations of all requests: of the successful ones, of those that failed, and of the steps of the former.
 
-    Attributes:
-        compute_input: decoding images and parameters.
-        compute_infer: the model, including its own pre- and postprocessing.
-        compute_output: thresholds, filters and order.
+    `queue` is waiting for a worker, `compute_input` decoding images and parameters, `compute_infer` the model,
+    including its own pre- and postprocessing, and `compute_output` thresholds, filters and order. The extension
+    requires the fields of a cache, which this server does not have.
     """
 
+    success: Duration = msgspec.field(default_factory=Duration)
+    fail: Duration = msgspec.field(default_factory=Duration)
+    queue: Duration = msgspec.field(default_factory=Duration)
+    compute_input: Duration = msgspec.field(default_factory=Duration)
+    compute_infer: Duration = msgspec.field(default_factory=Duration)
+    compute_output: Duration = msgspec.field(default_factory=Duration)
+    cache_hit: Duration = msgspec.field(default_factory=Duration)
+    cache_miss: Duration = msgspec.field(default_factory=Duration)
+
+
+class BatchStatistics(msgspec.Struct):
+    """The durations of the successful requests of one batch size."""
+
+    batch_size: int
     compute_input: Duration = msgspec.field(default_factory=Duration)
     compute_infer: Duration = msgspec.field(default_factory=Duration)
     compute_output: Duration = msgspec.field(default_factory=Duration)
 
 
-class ModelStatistics(BatchStatistics):
-    """The statistics of one version of one model.
+class ModelStatistics(msgspec.Struct):
+    """The statistics of one version of one model, as the extension returns them.
 
-    Attributes:
-        last_inference: milliseconds since the epoch, 0 if there was none.
-        inference_count: inputs; each input of a batch counts.
-        execution_count: requests; a batch counts once.
-        success: successful requests.
-        fail: failed requests.
-        queue: waiting for a worker.
-        batches: by batch size.
+    `last_inference` is in milliseconds since the epoch, 0 if there was none. Each input of a batch counts as an
+    inference, and a batch counts as one execution.
     """
 
+    name: str
+    version: str
     last_inference: int = 0
     inference_count: int = 0
     execution_count: int = 0
-    success: Duration = msgspec.field(default_factory=Duration)
-    fail: Duration = msgspec.field(default_factory=Duration)
-    queue: Duration = msgspec.field(default_factory=Duration)
-    batches: dict[int, BatchStatistics] = msgspec.field(default_factory=dict[int, BatchStatistics])
+    inference_stats: InferenceStatistics = msgspec.field(default_factory=InferenceStatistics)
+    batch_stats: list[BatchStatistics] = msgspec.field(default_factory=list[BatchStatistics])
 
 
 class Statistics:
@@ -70,17 +77,20 @@ class Statistics:
         if context.explanation or not context.model_version:
             return
         with self._lock:
-            model_statistics = self._models.setdefault((context.model_name, context.model_version), ModelStatistics())
+            model = self._of(context.model_name, context.model_version)
             if context.outcome is not None:
-                model_statistics.fail.add(context.total)
+                model.inference_stats.fail.add(context.total)
                 return
-            model_statistics.last_inference = time.time_ns() // 1_000_000
-            model_statistics.inference_count += context.batch_size
-            model_statistics.execution_count += 1
-            model_statistics.success.add(context.total)
-            model_statistics.queue.add(context.queue)
-            batch = model_statistics.batches.setdefault(context.batch_size, BatchStatistics())
-            for statistics in (model_statistics, batch):
+            model.last_inference = time.time_ns() // 1_000_000
+            model.inference_count += context.batch_size
+            model.execution_count += 1
+            model.inference_stats.success.add(context.total)
+            model.inference_stats.queue.add(context.queue)
+            batch = next((batch for batch in model.batch_stats if batch.batch_size == context.batch_size), None)
+            if batch is None:
+                model.batch_stats.append(batch := BatchStatistics(context.batch_size))
+                model.batch_stats.sort(key=lambda batch: batch.batch_size)
+            for statistics in (model.inference_stats, batch):
                 statistics.compute_input.add(context.decode_ns)
                 statistics.compute_infer.add(context.model_ns)
                 statistics.compute_output.add(context.postprocess_ns)
@@ -88,7 +98,10 @@ class Statistics:
     def for_model(self, name: str, version: str) -> ModelStatistics:
         """Return a copy of the statistics of a model version."""
         with self._lock:
-            return deepcopy(self._models.get((name, version), ModelStatistics()))
+            return deepcopy(self._of(name, version))
+
+    def _of(self, name: str, version: str) -> ModelStatistics:
+        return self._models.setdefault((name, version), ModelStatistics(name, version))
 
 
 def start(host: Host) -> Parts:

@@ -29,7 +29,7 @@ def statistics() -> Statistics:
 def test_explanation_and_unknown_model_are_not_counted(statistics: Statistics, changes: dict[str, Any]) -> None:
     event = msgspec.structs.replace(EVENT, **changes)
     statistics.observe(event)
-    assert statistics.for_model("m", event.model_version) == ModelStatistics()
+    assert statistics.for_model("m", event.model_version) == ModelStatistics("m", event.model_version)
 
 
 def test_concurrent_observations_are_all_counted(statistics: Statistics) -> None:
@@ -43,7 +43,7 @@ def test_concurrent_observations_are_all_counted(statistics: Statistics) -> None
     for thread in threads:
         thread.join()
     counts = statistics.for_model("m", "1")
-    assert (counts.execution_count, counts.inference_count, counts.success.ns) == (2000, 8000, 200_000)
+    assert (counts.execution_count, counts.inference_count, counts.inference_stats.success.ns) == (2000, 8000, 200_000)
 
 
 Code = grpc.StatusCode
