@@ -9,10 +9,10 @@ import pytest
 from app.core.engine.models.registry import Registry
 from app.core.settings.model import ModelSettings, ModelSource
 from app.plugins.grps.codec import resolve_model
-from app.plugins.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
+from app.plugins.grps.gmap import echo_metadata, read_map, write_scalars
 from app.plugins.grps.messages import GrpsMessage
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor
 
 
 def gmap_with(**fields: Any) -> Any:
@@ -106,13 +106,3 @@ def test_metadata_and_similarity_of_an_output_are_entries_of_the_map() -> None:
     message = GrpsMessage()
     echo_metadata(message, "cam", {"metadata": "m", "similarity": 0.25}, {})
     assert message == GrpsMessage(gmap={"s_s": {"cam.metadata": "m"}, "s_f": {"cam.similarity": 0.25}})
-
-
-@pytest.mark.parametrize("datatype", [Datatype.FP32, Datatype.FP16, Datatype.BF16])
-def test_double_in_a_map_is_rounded_to_the_floating_point_type_of_the_model(datatype: Datatype) -> None:
-    spec = TensorSpec(name="x", datatype=datatype, shape=(-1,))
-    (tensor,), _ = read_scalars(GrpsMessage(gmap={"s_d": {"x": 0.1}}).gmap, [spec])
-    assert isinstance(tensor, Tensor)
-    assert tensor.datatype is datatype
-    expected = {Datatype.FP32: np.float32(0.1), Datatype.FP16: np.float16(0.1), Datatype.BF16: 0.10009765625}
-    assert tensor.values.item() == expected[datatype]

@@ -112,12 +112,6 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
     assert registry.reads >= 2
 
 
-@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
-def test_content_type_with_charset_or_capitals_is_accepted(client: Client, content_type: str) -> None:
-    body = json.dumps({"model": "echo-fp32", "ndarray": [[1]]})
-    assert client.post(PREDICT, content=body, headers={"content-type": content_type}).status_code == 200
-
-
 def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
     for method, path, code in (("GET", "/grps/v1", 404), ("GET", PREDICT, 405)):
         response = client.request(method, path)
@@ -162,30 +156,6 @@ def test_body_asks_for_a_stream(members: dict[str, Any], streams: bool) -> None:
     assert response.status_code == 200, response.text
     assert (response.headers["content-type"] == "application/octet-stream") is streams
     assert len(parse_messages(response.text)) == (3 if streams else 1)
-
-
-def test_stream_that_the_body_asks_for_has_no_ndarray(client: Client) -> None:
-    response = client.post(f"{PREDICT}?return-ndarray=true", json={"ndarray": [1], "streaming": True})
-    assert response.status_code == 400
-    assert response.json()["status"]["msg"] == "query: Expected streaming or return-ndarray, got both"
-
-
-def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
-    with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
-        image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [encode_base64(IMAGE)]}
-        prompts = {"name": "prompts", "dtype": "DT_STRING", "shape": [2], "flat_string": ["x", "y"]}
-        body = {"model": "speaker", "gtensors": {"tensors": [image_tensor, image_tensor, prompts]}}
-        stream_messages = parse_messages(client.post(f"{PREDICT}?streaming=true", json=body).text)
-    values = [
-        [(tensor["name"], next(tensor[field][0] for field in tensor if field.startswith("flat"))) for tensor in tensors]
-        for tensors in (message["gtensors"]["tensors"] for message in stream_messages)
-    ]
-    assert values == [
-        [("image", image), ("prompt", prompt), ("final", final), ("text", text)]
-        for image in (0, 1)
-        for prompt in (0, 1)
-        for final, text in ((0, "a"), (0, "b"), (1, ""))
-    ]
 
 
 @pytest.mark.parametrize(
