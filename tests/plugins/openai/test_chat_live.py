@@ -92,27 +92,6 @@ def test_disconnect_during_a_stream_frees_the_worker(started: bool) -> None:
     assert [(event.model_name, event.outcome) for event in seen.events] == [("speaker", None), ("teller", None)]
 
 
-def test_slow_reader_does_not_block_a_worker() -> None:
-    speaker = ScriptedModel(*(f"{number} " for number in range(1000)))
-    engine = scripted_engine(speaker, workers=1)
-    app = app_of_protocol(engine, "openai")
-
-    async def run() -> None:
-        connection = Connection(CHAT, STREAM)
-        connection.sent = asyncio.Queue(maxsize=2)
-        running = asyncio.create_task(connection.run(app))
-        assert (await connection.sent.get())["type"] == "http.response.start"
-        await Connection(CHAT, request_of("teller")).run(app)
-        assert speaker.chunk_count < 100
-        texts = [await next_text(connection) for _ in range(1000)]
-        assert "".join(texts) == "".join(f"{number} " for number in range(1000))
-        await read_end(connection)
-        await running
-
-    asyncio.run(run())
-    assert not engine.busy
-
-
 @pytest.mark.parametrize("started", [True, False])
 def test_disconnect_before_a_complete_answer_is_observed_as_cancelled(started: bool) -> None:
     seen, gate = EventRecorder(), Gate(initial_passes=started)

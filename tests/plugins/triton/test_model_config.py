@@ -61,9 +61,7 @@ def test_both_transports_return_the_same_config(client: TestClient[Litestar], pe
         assert received[member] == expected[member]
 
 
-def test_unknown_model_has_no_config(client: TestClient[Litestar], peer: GrpcTestClient) -> None:
-    for path in ("missing", "detector/versions/7"):
-        assert client.get(f"/v2/models/{path}/config").status_code == 404
+def test_unknown_model_has_no_config(peer: GrpcTestClient) -> None:
     status, _ = peer.call_error("ModelConfig", message("ModelConfigRequest", name="missing"))
     assert status is grpc.StatusCode.NOT_FOUND
 
@@ -93,23 +91,6 @@ def test_batched_tensors_leave_out_the_first_dimension() -> None:
     assert "dynamic_batching" not in config
     assert batched["dynamic_batching"] == {"preferred_batch_size": [8], "max_queue_delay_microseconds": 3000}
     assert [-1, *batched["input"][0]["dims"]] == config["input"][0]["dims"]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "sentence"),
-    [
-        ("GET", "/v2/logging", "log settings; set them when the server starts"),
-        ("POST", "/v2/models/detector/trace/setting", "trace settings; set them when the server starts"),
-        ("GET", "/v2/cudasharedmemory/status", "shared memory; send tensors in the request"),
-        ("POST", "/v2/systemsharedmemory/region/a/register", "shared memory; send tensors in the request"),
-    ],
-)
-def test_other_extensions_are_rejected_with_a_reason(
-    client: TestClient[Litestar], method: str, path: str, sentence: str
-) -> None:
-    response = client.request(method, path)
-    assert response.status_code == 400
-    assert response.json() == {"error": f"This server does not support Triton's {sentence}"}
 
 
 @pytest.mark.parametrize("name", [name for _, names in UNSUPPORTED.values() for name in names])

