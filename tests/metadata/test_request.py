@@ -85,6 +85,7 @@ def test_values_are_converted_to_their_type(kind: str, written: object, value: o
         ("str", 1, "expected a string value, got int"), ("str", None, "got null"), ("int", "1.0", "1.0"),
         ("int", 1.0, "expected an integer as a string, got float"), ("int", True, "got bool"), ("int", "", "''"),
         ("int", "9" * 5000, "digits"), ("float", "x", "'x'"), ("float", "nan", "finite"), ("float", "1e999", "finite"),
+        ("float", 10**400, "too large"),
         ("float", False, "expected a number as a string, got bool"), ("float", [1], "got list"),
         ("dict", "[1]", "expected an object as a string of JSON, got list"), ("dict", "{", "malformed|truncated"),
         ("dict", 5, "got int"), ("bool", "true", "expected type str, int, float or dict, got 'bool'"),
@@ -124,19 +125,13 @@ def test_malformed_metadata_or_entry_is_one_fault(value: object, start: str, ent
 
 
 def test_section_of_another_type_is_a_fault_and_the_other_is_read() -> None:
-    read = read_metadata({"standard_metadata": [], "extended_metadata": ENTRIES})
+    read = read_metadata({"standard_metadata": [], "extended_metadata": [5, *ENTRIES]})
     assert list(read.entries) == READ
-    assert list(read.faults) == ["standard_metadata: expected an object, got list"]
+    faults = ["standard_metadata: expected an object, got list", "extended_metadata[0]: Expected `object`, got `int`"]
+    assert list(read.faults) == faults
     read = read_metadata({"standard_metadata": {"a": 1}, "extended_metadata": {}})
     assert dict(read.standard) == {"a": 1}
     assert list(read.faults) == ["extended_metadata: expected a list of entries, got dict"]
-
-
-def test_faults_of_sections_and_of_entries_add_up() -> None:
-    read = read_metadata({"standard_metadata": 5, "extended_metadata": [5, 6]})
-    assert [fault.partition(":")[0] for fault in read.faults] == [
-        "standard_metadata", "extended_metadata[0]", "extended_metadata[1]",
-    ]  # fmt: skip
 
 
 @given(JSON_VALUES, st.binary(), st.text())
@@ -151,12 +146,6 @@ def test_every_entry_is_read_or_is_a_fault(entries: list[dict[str, Any]]) -> Non
         read = read_metadata(value)
         assert len(read.entries) + len(read.faults) == len(entries)
         msgspec.json.encode(read)
-
-
-@pytest.mark.parametrize("kind", ["int", "float"])
-def test_huge_numbers_do_not_raise(kind: str) -> None:
-    result = read_metadata([{"key": "a", "type": kind, "value": 10**400}])
-    assert len(result.entries) + len(result.faults) == 1
 
 
 @pytest.mark.parametrize("wrapped", [str, str.encode, raw])

@@ -113,24 +113,11 @@ def channel_to(url: str, timeout: float) -> Generator[GrpcChannel]:
         yield runner.probe.transport
 
 
-def test_call_without_answer_times_out() -> None:
-    with (
-        hanging() as url,
-        channel_to(url, 0.2) as channel,
-        pytest.raises(httpx.TimeoutException, match=r"within 0\.2 seconds"),
-    ):
-        channel.call("/inference.GRPCInferenceService/ServerLive", b"")
-
-
 def test_hanging_engine_receives_few_requests() -> None:
     with hanging() as url, channel_to(url, 0.1) as channel:
+        with pytest.raises(httpx.TimeoutException, match=r"within 0\.1 seconds"):
+            channel.call("/inference.GRPCInferenceService/ServerLive", b"")
         report = check_engine("v2-grpc", caller=channel)
     assert not report.conforms
     assert report.requests == 3
     assert report.count(CheckVerdict.PASSED) == 0
-
-
-def test_unreachable_engine_is_reported() -> None:
-    url = "grpc://127.0.0.1:1"
-    with channel_to(url, 0.2) as channel, pytest.raises(UnreachableError, match=f"{url}: Nothing speaks gRPC"):
-        check_engine("v2-grpc", caller=channel, url=url)

@@ -9,7 +9,6 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.core.assembly.service import Service
 from app.core.engine.engine import Engine
 from app.core.engine.models.registry import ModelState, Registration
 from app.core.engine.models.servable import Servable
@@ -155,18 +154,6 @@ def test_cors_headers_are_sent_only_if_enabled(engine: Engine, any_origin: bool)
 def test_options_request_needs_a_valid_origin(client: Client, origin: str, status: int) -> None:
     answer = client.options("/v1/anything", headers={"Origin": origin})
     assert (answer.status_code, answer.content) == (status, b"")
-
-
-@pytest.mark.parametrize("cors", ["", "*"])
-def test_listener_has_the_options(cors: str) -> None:
-    options = {"tensorflow_serving": True, "tensorflow_serving_cors": cors}
-    sources = [ModelSource(name="half_plus_two", version="1", folder=DEMO_MODELS / "half_plus_two")]
-    (listener,) = Service(registry().settings(grpc=False, page=False, **options), lambda: sources).listeners[1:]
-    assert (listener.name, listener.port) == ("TensorFlow Serving", 8501)
-    with TestClient(listener.app, base_url="http://127.0.0.1") as client:
-        # The main application loads the models, and it is not started here.
-        answer = client.get("/v1/models/half_plus_two/metadata")
-        assert ("access-control-allow-origin" in answer.headers, answer.status_code) == (cors == "*", 404)
 
 
 def test_removed_metrics_path_says_what_to_use(client: Client) -> None:

@@ -146,18 +146,6 @@ def test_invalid_path_is_malformed(method: str, path: str) -> None:
     assert str(caught.value) == f"Malformed request: {method} {path}"
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/versions/1", "/v1/models/labels/x/metadata"])
-def test_path_without_a_model_is_rejected(path: str) -> None:
-    with pytest.raises(InferenceError, match=r"^Missing model name in request\.$"):
-        parse_target("GET", path)
-
-
-@pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 5000])
-def test_version_over_64_bits_is_rejected(digits: str) -> None:
-    with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits[:1000]}"):
-        parse_target("POST", f"/v1/models/m/versions/{digits}:PREDICT")
-
-
 MODEL = "detector"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 MISSING = "Expected a key or a token in Authorization or X-API-Key, got neither"
