@@ -10,17 +10,17 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.core.proto import message_class
-from app.plugins.conformance.exchange import GrpcCall, InconclusiveError, ViolationError
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError
 from app.plugins.conformance.probe import GrpcChannel, Probe
 
 
-def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
+def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> Exchange:
     """Call `method` of `service` as a `Probe.exchange`. Reuse the response to an equal earlier call, unless `fresh`."""
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
     transport = cast("GrpcChannel", probe.transport)
 
-    def send() -> GrpcCall:
+    def send() -> Exchange:
         status, text, answers = transport.call(path, request_body)
         answer_class = GetMessageClass(service.methods_by_name[method].output_type)
         try:
@@ -30,12 +30,12 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
             messages, body = [], text or f"The answer is not a {answer_class.DESCRIPTOR.name}: {error}"
         name = next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))
         headers = {"grpc-status": name, **({"grpc-message": text} if text else {})}
-        return GrpcCall("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
+        return Exchange("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
 
-    return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
+    return probe.exchange(("gRPC", path, request_body), send, fresh=fresh)
 
 
-def call_method(probe: Probe, service: ServiceDescriptor, method: str, **fields: Any) -> GrpcCall:
+def call_method(probe: Probe, service: ServiceDescriptor, method: str, **fields: Any) -> Exchange:
     """Call `method` of `service` with a request of `fields`."""
     return call(probe, service, method, GetMessageClass(service.methods_by_name[method].input_type)(**fields))
 
@@ -52,7 +52,7 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
         raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
 
 
-def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
+def expect_reasons(exchanges: Iterable[Exchange]) -> None:
     """Raise a `ViolationError` if a rejected call has no text with its status.
 
     Raise InconclusiveError if no call was rejected.

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 _CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 """gRPC statuses for errors that the client made."""
 
+_SUCCESS = ("200", "OK")
+"""The codes of a success over HTTP and gRPC."""
 _MAX_QUOTED = 120
 _UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
@@ -47,10 +49,8 @@ class Exchange:
     """A request and its response; header names are in lower case.
 
     For a gRPC call, `method` is "gRPC", `status` is the status number (0 is OK), and the bodies are the messages in
-    protobuf's JSON.
+    protobuf's JSON. `answers` are its response messages: a rejected call has none, nor has one that is not decoded.
     """
-
-    SUCCESS: ClassVar[int | str] = 200
 
     method: str
     path: str
@@ -59,14 +59,15 @@ class Exchange:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    answers: Sequence[Any] | None = None
 
     @property
     def ok(self) -> bool:
-        return self.code == str(self.SUCCESS)
+        return self.code in _SUCCESS
 
     @property
     def rejected(self) -> bool:
-        return 400 <= self.status < 500
+        return 400 <= self.status < 500 or self.code in _CLIENT_ERRORS
 
     @property
     def unauthorized(self) -> bool:
@@ -75,10 +76,22 @@ class Exchange:
 
     @property
     def code(self) -> str:
-        return str(self.status)
+        return str(self.status) if self.answers is None else self.headers["grpc-status"]
+
+    def message(self) -> Any:
+        """Return the first response message over gRPC.
+
+        Raise ViolationError if the call failed, or the response could not be decoded.
+        """
+        self.expect_status(_SUCCESS[1])
+        if not self.answers:
+            raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
+        return self.answers[0]
 
     def object(self) -> dict[str, Any]:
-        """Return `decode_object` of the response body."""
+        """Return `decode_object` of the response body; over gRPC, of `message` with the names of the .proto file."""
+        if self.answers is not None:
+            self.message()
         return decode_object(self.body)
 
     def expect_object(self) -> dict[str, Any]:
@@ -86,7 +99,7 @@ class Exchange:
 
         Raise ViolationError if the status is another one, or the body is not a JSON object.
         """
-        self.expect_status(self.SUCCESS)
+        self.expect_status(_SUCCESS[self.answers is not None])
         return self.object()
 
     def expect_accepted(self) -> dict[str, Any]:
@@ -116,7 +129,9 @@ class Exchange:
 
     def expect_client_error(self, *also: str) -> None:
         """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""
-        if self.code not in also:
+        if self.answers is not None:
+            self.expect_status(*_CLIENT_ERRORS, *also)
+        elif self.code not in also:
             self.expect_error()
 
     def expect_json(self) -> None:
@@ -124,42 +139,3 @@ class Exchange:
         content_type = self.headers.get("content-type", "")
         if content_type.partition(";")[0].strip().lower() != "application/json":
             raise ViolationError(f"Expected application/json, got {quote(content_type)}")
-
-
-@dataclass(frozen=True, slots=True)
-class GrpcCall(Exchange):
-    """An exchange over gRPC, with its response messages. A rejected call has none, nor has one that is not decoded."""
-
-    SUCCESS = "OK"
-
-    answers: Sequence[Any]
-
-    @property
-    def rejected(self) -> bool:
-        return self.code in _CLIENT_ERRORS
-
-    @property
-    def code(self) -> str:
-        return self.headers["grpc-status"]
-
-    def message(self) -> Any:
-        """Return the first response message.
-
-        Raise ViolationError if the call failed, or the response could not be decoded.
-        """
-        self.expect_status(self.SUCCESS)
-        if not self.answers:
-            raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
-        return self.answers[0]
-
-    def object(self) -> dict[str, Any]:
-        """Return `message` in protobuf's JSON, with the names of the .proto file.
-
-        Raise ViolationError if the call failed, or the response could not be decoded.
-        """
-        self.message()
-        return decode_object(self.body)
-
-    def expect_client_error(self, *also: str) -> None:
-        """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""
-        self.expect_status(*_CLIENT_ERRORS, *also)

@@ -57,7 +57,7 @@ def model_in_path(probe: Probe, *paths: str) -> str:
 
 def _index(probe: Probe) -> set[str]:
     index = call_method(probe, INFERENCE, "RepositoryIndex", **_READY)
-    return _without_views({model.name for answer in index.answers if index.ok for model in answer.models})
+    return _without_views({model.name for answer in index.answers or () if index.ok for model in answer.models})
 
 
 def _names(exchange: Exchange) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from app.clients import kserve_v2
 from app.core.proto import INFERENCE, message_class
-from app.plugins.conformance.calls import GrpcCall, call, call_method, parse_request
+from app.plugins.conformance.calls import call, call_method, parse_request
 from app.plugins.conformance.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.plugins.conformance.model_names import model_in_path, model_name
 from app.plugins.conformance.probe import Probe
@@ -136,7 +136,7 @@ def answer_of(probe: Probe, **fields: Any) -> Any:
 
 def read_answer(exchange: Exchange) -> Any:
     """Return the message of a response, or over REST its `InferAnswer`."""
-    if isinstance(exchange, GrpcCall):
+    if exchange.answers is not None:
         return exchange.message()
     return expect_form(exchange.object(), InferAnswer, "outputs of name, datatype, shape and data")
 

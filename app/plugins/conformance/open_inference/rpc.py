@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.core.proto import INFERENCE
-from app.plugins.conformance.calls import GrpcCall, call_method, expect_reasons
+from app.plugins.conformance.calls import call_method, expect_reasons
 from app.plugins.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same, renamed
-from app.plugins.conformance.exchange import InconclusiveError, quote
+from app.plugins.conformance.exchange import Exchange, InconclusiveError, quote
 from app.plugins.conformance.open_inference import messages as oip
 from app.plugins.conformance.probe import Probe
 from app.plugins.conformance.tensors import UNKNOWN, expect_statuses
@@ -150,7 +150,7 @@ def _raw_matches(probe: Probe) -> None:
     expect_same(_values(oip.read_answer(oip.infer(probe, oip.with_raw_contents(request)))), first)
 
 
-def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
+def _call_unknown_model(probe: Probe) -> Iterator[Exchange]:
     yield call_method(probe, INFERENCE, "ModelMetadata", name=UNKNOWN)
     yield call_method(probe, INFERENCE, "ModelInfer", model_name=UNKNOWN)
 
