@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -88,9 +88,7 @@ def _reason(response: httpx.Response) -> str:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return _truncate(response.text)
-    status: object = body.get("status")
-    inner = cast("Mapping[str, object]", status).get("msg") if isinstance(status, Mapping) else None
-    message = next((body[name] for name in ("error", "detail", "message") if name in body), inner)
+    message = next((body[name] for name in ("error", "detail", "message") if name in body), None)
     return _truncate(str(message or response.text))
 
 

@@ -87,7 +87,7 @@ def test_answer_without_records_is_rejected(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        *((body, "HTTP 404: none") for body in ({"error": "none"}, {"detail": "none"}, {"status": {"msg": "none"}})),
+        *((body, "HTTP 404: none") for body in ({"error": "none"}, {"detail": "none"}, {"message": "none"})),
         (b"<html>", "HTTP 404: <html>"),
         (b"x" * 5000, r"HTTP 404: x{300}\.\.\."),
     ],
