@@ -1,7 +1,6 @@
-"""Test Triton's repository and statistics extensions over REST, with model files that change on disk."""
+"""Test Triton's repository and statistics extensions over REST."""
 
-from collections.abc import Generator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,44 +18,19 @@ HALF_PLUS_THREE = (DEMO_MODELS / "half_plus_three" / "model.onnx").read_bytes()
 
 REQUEST = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
 
-ChangingRepository = tuple[TestClient[Litestar], Path]
-
 LOAD = "/v2/repository/models/{}/load"
 UNLOAD = "/v2/repository/models/{}/unload"
 
 
-def write_model(root: Path, name: str, content: bytes) -> None:
-    """Replace a model file atomically, as a deployment should."""
-    (root / name).mkdir(parents=True, exist_ok=True)
-    (root / name / "new").write_bytes(content)
-    (root / name / "new").replace(root / name / "model.onnx")
-
-
-def write_models(root: Path) -> Path:
-    """Create a repository with two versions of one model, and a second model."""
-    write_model(root, "half/1", HALF_PLUS_TWO)
-    write_model(root, "half/2", HALF_PLUS_THREE)
-    write_model(root, "other", HALF_PLUS_TWO)
-    return root
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_models(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Litestar]]:
-    root = write_models(tmp_path_factory.mktemp("models"))
+    """Serve two versions of one model, and a second model."""
+    root = tmp_path_factory.mktemp("models")
+    for name, content in (("half/1", HALF_PLUS_TWO), ("half/2", HALF_PLUS_THREE), ("other", HALF_PLUS_TWO)):
+        (root / name).mkdir(parents=True)
+        (root / name / "model.onnx").write_bytes(content)
     with TestClient(app_with_sources(discover(root), load)) as client:
         yield client
-
-
-@pytest.fixture
-def changing_repository(root: Path) -> Generator[ChangingRepository]:
-    """Serve a folder that is read again at every load, and return the folder too."""
-    with TestClient(app_with_sources(discover(root), load, discover=lambda: discover(root))) as client:
-        yield client, root
 
 
 def predict(client: Client, model: str) -> float:
@@ -105,33 +79,6 @@ def test_unloaded_model_is_unavailable_until_it_is_loaded_again(client: Client) 
     assert client.post(LOAD.format("half"), json={"parameters": {}}).status_code == 200
     assert predict(client, "half") == 3.5
     assert index(client)["half", "1"] == ("READY", "")
-
-
-def test_changed_file_is_served_after_a_load(changing_repository: ChangingRepository) -> None:
-    client, root = changing_repository
-    assert predict(client, "other") == 2.5
-    write_model(root, "other", HALF_PLUS_THREE)
-    assert predict(client, "other") == 2.5
-    assert client.post(LOAD.format("other")).status_code == 200
-    assert predict(client, "other") == 3.5
-    write_model(root, "other", b"not a model")
-    response = client.post(LOAD.format("other"))
-    assert response.status_code == 503
-    assert "Failed to load 'other'" in response.json()["error"]
-    assert predict(client, "other") == 3.5
-
-
-def test_new_model_and_version_are_served_after_a_load(changing_repository: ChangingRepository) -> None:
-    client, root = changing_repository
-    write_model(root, "new", HALF_PLUS_THREE)
-    write_model(root, "half/10", HALF_PLUS_TWO)
-    assert index(client)["new", "1"] == ("UNAVAILABLE", "not loaded")
-    assert client.get("/v2/models/new/ready").status_code == 404
-    assert client.get("/v2/health/ready").status_code == 200
-    for name in ("new", "half"):
-        assert client.post(LOAD.format(name)).status_code == 200
-    assert predict(client, "new") == 3.5
-    assert predict(client, "half") == 2.5, "version 10 comes after 2"
 
 
 def stats(client: Client, path: str = "") -> dict[str, Any]:
