@@ -1,4 +1,4 @@
-"""Create the tables of a store, or copy a store of 0.2 into them.
+"""Create the tables of a store, copy a store of 0.2 into them, or move the metadata of 0.3.0.
 
 A change of `tables` changes the copy too, and needs an upgrade of the stores that this version wrote.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, bindparam, func, insert, inspect, select, text, update
+from sqlalchemy import Connection, Row, RowMapping, bindparam, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateTable
 
 from app.core.settings.files import replacing_file
@@ -26,6 +26,7 @@ _logger = logging.getLogger(__name__)
 NEWEST_VERSION = 4
 """The version of the tables of this program."""
 _VERSION_OF_0_2 = 2
+_VERSION_OF_0_3_0 = 3
 _STEP = 5000
 """Rows that are copied between two progress lines at least."""
 _PROGRESS_SECONDS = 2.0
@@ -39,6 +40,8 @@ _COPY = """INSERT INTO recordings
     FROM inferences WHERE number >= :first AND number < :last"""
 _METADATA = """SELECT number, metadata FROM inferences
     WHERE number >= :first AND number < :last AND metadata <> '[]'"""
+_MOVED = """SELECT number, metadata FROM recordings WHERE number > :last AND metadata <> '[]'
+    ORDER BY number LIMIT :step"""
 _TRUTHS = """SELECT inferences.id, inference_truths.* FROM inference_truths JOIN inferences USING (number)
     WHERE number >= :first AND number < :last ORDER BY number, revision"""
 _SHADOWS = """SELECT inferences.number, shadow_answers.* FROM shadow_answers JOIN inferences USING (id)
@@ -80,11 +83,14 @@ def upgrade(connection: Connection) -> None:
     if version > NEWEST_VERSION:
         known = f"its tables have version {version}, this one knows {NEWEST_VERSION}"
         raise SettingsError(f"The store was written by a later Charioteer: {known}")
-    if version != _VERSION_OF_0_2:
+    if version == _VERSION_OF_0_3_0:
+        _move_metadata(connection)
+    elif version == _VERSION_OF_0_2:
+        _copy_store_of_0_2(connection)
+    else:
         raise SettingsError(
             f"Expected a store of 0.2 or later, got tables of version {version}; serve it once with 0.2"
         )
-    _copy_store_of_0_2(connection)
     connection.execute(update(schema_version).values(version=NEWEST_VERSION))
 
 
@@ -108,10 +114,7 @@ def _copy_store_of_0_2(connection: Connection) -> None:
     while first < end:
         span = {"first": first, "last": connection.execute(found, {"first": first, "step": _STEP}).scalar() or end}
         done += connection.execute(text(_COPY), span).rowcount
-        found_entries = connection.execute(text(_METADATA), span).all()
-        entries = [{"number": key, "entries": encode_entries(_decode_entries(found))} for key, found in found_entries]
-        if entries:
-            connection.execute(insert(metadata), entries)
+        _insert_metadata(connection, connection.execute(text(_METADATA), span).all())
         older += _copy_truths(connection, span)
         if has_shadow:
             # Of several answers to one inference, the newest counts.
@@ -131,6 +134,21 @@ def _copy_store_of_0_2(connection: Connection) -> None:
         connection.execute(text(statement))
     for index in recordings.indexes:
         index.create(connection)
+
+
+def _move_metadata(connection: Connection) -> None:
+    connection.execute(CreateTable(metadata))
+    last = -1
+    while found := connection.execute(text(_MOVED), {"last": last, "step": _STEP}).all():
+        _insert_metadata(connection, found)
+        last = found[-1][0]
+    connection.execute(text("ALTER TABLE recordings DROP COLUMN metadata"))
+
+
+def _insert_metadata(connection: Connection, found: Sequence[Row[Any]]) -> None:
+    entries = [{"number": number, "entries": encode_entries(_decode_entries(text))} for number, text in found]
+    if entries:
+        connection.execute(insert(metadata), entries)
 
 
 def _copy_truths(connection: Connection, span: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:

@@ -130,6 +130,22 @@ def test_store_of_0_2_keeps_everything_and_exports_older_truths(
     ]
 
 
+def test_store_of_0_3_0_keeps_its_metadata(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_old_store(url)
+    documents = execute(url, "SELECT number, metadata FROM inferences ORDER BY number")
+    open_and_close(url)
+    before = contents(url)
+    execute(url, "DROP TABLE recordings_metadata")
+    execute(url, "ALTER TABLE recordings ADD COLUMN metadata TEXT NOT NULL DEFAULT '[]'")
+    for row in documents:
+        document = row["metadata"].replace("'", "''")
+        execute(url, f"UPDATE recordings SET metadata = '{document}' WHERE number = {row['number']}")
+    execute(url, "UPDATE inference_schema SET version = 3")
+    open_and_close(url)
+    assert contents(url) == before
+
+
 COPIES = 1500
 
 
