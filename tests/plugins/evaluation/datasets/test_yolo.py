@@ -48,24 +48,11 @@ def test_yolo_images_without_label_file_are_noted(tmp_path: Path) -> None:
     assert read_dataset(tmp_path).notes == ("1 of 2 images have no label file: they count as images without objects",)
 
 
-def test_yolo_labels_may_lie_beside_the_images(tmp_path: Path) -> None:
-    write_image(tmp_path / "val" / "a.jpg")
-    (tmp_path / "val" / "a.txt").write_text("0 0.5 0.5 0.2 0.2")
-    (tmp_path / "data.yaml").write_text("val: val\nnames: [cat]")
-    dataset = read_dataset(tmp_path)
-    assert (len(dataset.items[0].objects), dataset.notes) == (1, ())
-
-
-def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
-    write_yolo_dataset(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
-    dataset = read_dataset(tmp_path)
-    assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
-    assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
-
-
-def test_boxes_of_oriented_boxes_and_outlines_are_taken_for_detection(tmp_path: Path) -> None:
-    lines = ORIENTED + "\n1 0 0 0.5 0 0.5 0.5\n0 0.5 0.5 0.25 0.5"
-    write_yolo_dataset(tmp_path, {"a": lines})
+def test_yolo_polygons_are_read_and_boxes_of_all_lines_are_taken_for_detection(tmp_path: Path) -> None:
+    polygons = ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"
+    write_yolo_dataset(tmp_path, {"a": polygons})
+    assert read_dataset(tmp_path).tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
+    write_yolo_dataset(tmp_path, {"a": polygons + "\n0 0.5 0.5 0.25 0.5"})
     found = read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))
     boxes = [label.box for label in found.items[0].objects]
     assert boxes == [(16, 12, 32, 24), (0, 0, 32, 24), (24, 12, 40, 36)]
