@@ -1,6 +1,6 @@
 """Measure detection, oriented detection and segmentation, as COCO does and as Chariot's evaluations do."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -8,8 +8,8 @@ from app.core.cli.terminal import counted
 from app.plugins.evaluation.answers import EvaluatedItem
 from app.plugins.evaluation.metrics.coco import IOUS, CocoMetrics, ImageComparison, coco_metrics, compare
 from app.plugins.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
-from app.plugins.evaluation.report import Measures, figures_of, slice_tables
-from app.report import Chart, ChartLine, Table
+from app.plugins.evaluation.report import Measures, slice_tables
+from app.report import Chart, ChartLine, Figure, Table
 from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
@@ -39,8 +39,8 @@ def measure_objects(
         progress(index + 1)
     overall = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
     evaluator, skipped = overall.valor.evaluator, overall.valor.skipped
-    values, titles = overall.values(confidence), _titles(confidence)
-    figures = figures_of(values, titles)
+    figures = overall.figures(confidence)
+    names = [figure.name for figure in figures]
     if {prediction.label for result in results for prediction in result.predictions} - {*overall.coco.labels}:
         # Chariot's mAP counts these labels as 0. Few readers of the first figures expect that.
         figures = tuple(sorted(figures, key=lambda figure: figure.name == _CHARIOT_MAP))
@@ -50,7 +50,7 @@ def measure_objects(
 
     def measure_slice(indexes: Sequence[int]) -> Iterable[float | None]:
         metrics = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
-        return metrics.values(confidence).values()
+        return [figure.value for figure in metrics.figures(confidence)]
 
     notes = [f"{skipped} findings inside ignored objects were left out"] if skipped else []
     if len(results) < _FEW_IMAGES:
@@ -58,7 +58,7 @@ def measure_objects(
             f"Figures of objects have no interval. They are of {counted(len(results), 'image')}: differences of a few"
             f" points may be chance below about {_FEW_IMAGES}."
         )
-    slice_table = slice_tables(results, slices, ("images", *titles), measure_slice)
+    slice_table = slice_tables(results, slices, ("images", *names), measure_slice)
     return Measures(
         figures=figures,
         tables=(_classes(overall, confidence), _ious(overall), *slice_table),
@@ -84,38 +84,26 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
         f1 = 2 * right / (2 * right + wrong + missed) if right + wrong + missed else None
         return precision, recall, f1
 
-    def values(self, confidence: float) -> Mapping[str, float | None]:
+    def figures(self, confidence: float) -> tuple[Figure, ...]:
         precision, recall, f1 = self.rates(IOUS[0], confidence)
-        return {
-            "map_coco": self.coco.map(),
-            "ap50": self.coco.map(0.5),
-            _CHARIOT_MAP: self.valor.map,
-            "precision": precision,
-            "recall": recall,
-            "f1": f1,
-            "ap75": self.coco.map(0.75),
-            "ar": float(self.coco.recall.mean()) if self.coco.labels else None,
-        }
+        thresholds = f"IoU 0.5, score {confidence:g}"
+        rows = (
+            ("map_coco", "COCO's AP, IoU 0.5 to 0.95", self.coco.map()),
+            ("ap50", "COCO's AP, IoU 0.5", self.coco.map(0.5)),
+            (_CHARIOT_MAP, "Chariot's mAP, IoU 0.5 to 0.95: compare it with map_coco, not with ap50", self.valor.map),
+            ("precision", f"precision, {thresholds}", precision),
+            ("recall", f"recall, {thresholds}", recall),
+            ("f1", f"F1, {thresholds}", f1),
+            ("ap75", "COCO's AP, IoU 0.75", self.coco.map(0.75)),
+            ("ar", "COCO's AR, IoU 0.5 to 0.95", float(self.coco.recall.mean()) if self.coco.labels else None),
+        )
+        return tuple(Figure(name=name, title=title, value=value) for name, title, value in rows)
 
 
 def _object_metrics(
     comparisons: Sequence[ImageComparison], labels: Sequence[str], scores: Sequence[float]
 ) -> _ObjectMetrics:
     return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor_metrics(comparisons, scores))
-
-
-def _titles(confidence: float) -> Mapping[str, str]:
-    thresholds = f"IoU 0.5, score {confidence:g}"
-    return {
-        "map_coco": "COCO's AP, IoU 0.5 to 0.95",
-        "ap50": "COCO's AP, IoU 0.5",
-        _CHARIOT_MAP: "Chariot's mAP, IoU 0.5 to 0.95: compare it with map_coco, not with ap50",
-        "precision": f"precision, {thresholds}",
-        "recall": f"recall, {thresholds}",
-        "f1": f"F1, {thresholds}",
-        "ap75": "COCO's AP, IoU 0.75",
-        "ar": "COCO's AR, IoU 0.5 to 0.95",
-    }
 
 
 def _classes(metrics: _ObjectMetrics, confidence: float) -> Table:
