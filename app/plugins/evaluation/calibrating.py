@@ -168,12 +168,13 @@ def events_of(
     names, confidence, correct = _columns(object_outcomes(results, labels, task))
     if calibration is not None:
         confidence = calibration.probabilities(names, confidence)
-    return np.stack([confidence, correct, (confidence - correct) ** 2], axis=1)
+    right = correct.astype(np.float64)
+    return np.stack([confidence, right, (confidence - right) ** 2], axis=1)
 
 
 def measure(events: Floats) -> tuple[float, float]:
     """Return the expected calibration error over `BINS` bins of equal width, and the Brier score, of some events."""
-    confidence, correct, brier = events.T
+    confidence, correct, brier = (events[:, column] for column in range(3))
     # Bins are (low, high], and the first one includes 0.
     bins = np.maximum(np.searchsorted(np.linspace(0, 1, BINS + 1), confidence) - 1, 0)
     excess = np.bincount(bins, confidence - correct)

@@ -162,7 +162,7 @@ def test_command_imports_no_heavy_library_at_start() -> None:
 
 
 def test_help_lists_few_options() -> None:
-    of_models = {f"--{field.name.replace('_', '-')}" for field in fields(registry().model_options_class)}
+    of_models = {f"--{field.name.replace('_', '-')}" for field in fields(registry().model_options)}
     arguments = App(default_command=evaluate).assemble_argument_collection()
     assert sum(argument.show for argument in arguments if argument.name not in of_models) <= 18
 
