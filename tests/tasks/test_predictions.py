@@ -2,47 +2,15 @@
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from tasks.image_classification import Classification
-from tasks.image_segmentation import Segments
-from tasks.image_text_to_text import Answers
-from tasks.inference.tensor import Datatype, stack_numbers, stack_text
 from tasks.object_detection import Detections
-from tasks.oriented_object_detection import OrientedDetections
 from tasks.task import TextChunk, TokenUsage
 from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
-from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
-
-CAT: dict[str, Any] = {"labels": ["cat"], "scores": np.array([0.5], np.float32)}
-CONTOURS = [[np.array([[1, 2], [3, 4]], np.float32), np.array([[5, 6]], np.float32)]]
-
-
-@pytest.mark.parametrize(
-    ("prediction", "expected"),
-    [
-        (Classification(**CAT), '{"label":"cat","score":0.5}'),
-        (
-            Detections(**CAT, boxes=np.array([[7, 50, 17, 77]], np.float32)),
-            '{"label":"cat","score":0.5,"xmin":7.0,"ymin":50.0,"xmax":17.0,"ymax":77.0}',
-        ),
-        (
-            # The sides are divided by those of the image, whatever the rotation.
-            OrientedDetections(**CAT, boxes=np.array([[50, 25, 20, 10, 1.5]], np.float32), width=200, height=100),
-            '{"label":"cat","score":0.5,"cx":0.25,"cy":0.25,"w":0.1,"h":0.1,"r":1.5}',
-        ),
-        (
-            Segments(**CAT, contours=CONTOURS),
-            '{"label":"cat","score":0.5,"contour":[[{"x":1.0,"y":2.0},{"x":3.0,"y":4.0}],[{"x":5.0,"y":6.0}]]}',
-        ),
-        (Answers(prompts=["what?"], answers=["dogs"]), '{"prompt":"what?","answer":"dogs"}'),
-    ],
-)
-def test_record_has_the_fields_of_its_task_in_order(prediction: Any, expected: str) -> None:
-    assert msgspec.json.encode(prediction.records()).decode() == f"[{expected}]"
+from tasks.token_classification import Entities, TaggedText, TokenClassification, TokenParameters
 
 
 @pytest.mark.parametrize("score", [0.1, 0.3, 0.7, 0.9, 0.999, 1.0, 0.0, 0.1234567])
@@ -57,29 +25,6 @@ def test_pixels_are_rounded_to_four_digits(pixel: float) -> None:
     (record,) = Detections(labels=["a"], scores=np.ones(1, np.float32), boxes=boxes).records()
     assert record.xmax == pytest.approx(pixel, abs=1e-4)
     assert len(str(record.xmax).partition(".")[2]) <= 4
-
-
-ROWS = [np.array([1, 2], np.float32), np.array([], np.float32), np.array([3, 4, 5], np.float32)]
-
-
-def test_numbers_are_padded_with_zeros() -> None:
-    tensor = stack_numbers("s", ROWS)
-    assert (tensor.datatype, tensor.data.dtype) == (Datatype.FP32, np.float32)
-    assert tensor.data.tolist() == [[1, 2, 0], [0, 0, 0], [3, 4, 5]]
-    assert stack_numbers("boxes", []).shape == (0, 0)
-
-
-def test_rows_with_more_dimensions_are_padded() -> None:
-    boxes = [np.zeros((0, 4), np.float32), np.arange(8, dtype=np.float32).reshape(2, 4)]
-    assert stack_numbers("boxes", boxes).data.tolist() == [[[0] * 4] * 2, boxes[1].tolist()]
-    assert stack_numbers("boxes", boxes[:1]).shape == (1, 0, 4)
-
-
-def test_texts_are_padded_with_empty_strings() -> None:
-    tensor = stack_text("labels", [["a", "Ö"], [], ["c"]])
-    assert tensor.datatype is Datatype.BYTES
-    assert tensor.data.tolist() == [[b"a", "Ö".encode()], [b"", b""], [b"c", b""]]
-    assert stack_text("labels", [[], []]).shape == (2, 0)
 
 
 def test_keypoints_of_some_images_are_padded_with_zeros() -> None:
@@ -120,17 +65,6 @@ def generation_input(text: str, **parameters: object) -> ContinuedText:
 def test_filtered_entities_keep_the_order_of_the_text(parameters: TokenParameters, words: list[str]) -> None:
     refined = TokenClassification().postprocess(TaggedText(ITEM, parameters), ENTITIES)
     assert [record.word for record in refined.records()] == words
-
-
-def test_entities_are_rendered_and_stacked() -> None:
-    assert ENTITIES.records()[1] == Entity("B", 0.9, "y", 2, 3)
-    none = Entities(labels=[], scores=np.zeros(0, np.float32), words=[], spans=np.zeros((0, 2), np.int32))
-    tensors = {tensor.name: tensor for tensor in Entities.stack([ENTITIES, none])}
-    assert list(tensors) == [spec.name for spec in TokenClassification.outputs]
-    assert tensors["num_entities"].data.tolist() == [3, 0]
-    assert tensors["spans"].datatype is Datatype.INT32
-    assert tensors["spans"].data.tolist() == [[[0, 1], [2, 3], [4, 6]], [[0, 0]] * 3]
-    assert tensors["words"].data.tolist() == [[b"x", b"y", b"z"], [b""] * 3]
 
 
 def test_generation_may_include_the_full_text() -> None:

@@ -10,13 +10,6 @@ from tests.core.runtimes.onnxruntime import graphs
 from tests.support.command_line import output_of
 from tests.support.models.model_folders import write_model
 
-DETECTOR = """
-class Model:
-    def predict(self, image):
-        height, width = image.shape[:2]
-        box = {{"xmin": 0.1 * {x}, "ymin": 0.2 * {y}, "xmax": 0.5 * {x}, "ymax": 0.6 * {y}}}
-        return [{{"label": "boat", "score": 0.9, **box}}]
-"""
 CLASSIFIER = """
 import numpy as np
 
@@ -39,38 +32,28 @@ def test_default_of_a_parameter_that_the_task_lacks_is_reported(tmp_path: Path, 
 
 
 FRACTIONS, DEGREES = "numbers are probably fractions", "angles are probably degrees"
-ORIENTED = """
+BOXES = """
 class Model:
     def predict(self, image):
-        height, width = image.shape[:2]
         return {{"boxes": [[{box}]], "scores": [{score}], "labels": ["ship"]}}
 """
 
 
-@pytest.mark.parametrize("score", ["0.9", "0.1"])
-@pytest.mark.parametrize(("x", "y", "warns"), [("1", "1", True), ("width", "height", False)])
-def test_boxes_of_a_class_that_are_fractions_are_reported(
-    tmp_path: Path, x: str, y: str, score: str, *, warns: bool
-) -> None:
-    folder = write_model(tmp_path / "boats", DETECTOR.format(x=x, y=y).replace("0.9", score))
-    assert (FRACTIONS in checked(folder, "--allow-code")) is warns
-
-
 @pytest.mark.parametrize(
-    ("box", "warning"),
+    ("task_type", "box", "warning"),
     [
-        ("0.5, 0.5, 0.2, 0.1, 0.3", FRACTIONS),
-        ("320, 240, 60, 20, 45", DEGREES),
-        ("320, 240, 60, 20, -1.5", ""),
+        ("OBJECT_DETECTION", "0.1, 0.2, 0.5, 0.6", FRACTIONS),
+        ("OBJECT_DETECTION", "64, 96, 320, 288", ""),
+        ("ORIENTED_OBJECT_DETECTION", "0.5, 0.5, 0.2, 0.1, 0.3", FRACTIONS),
+        ("ORIENTED_OBJECT_DETECTION", "320, 240, 60, 20, 45", DEGREES),
+        ("ORIENTED_OBJECT_DETECTION", "320, 240, 60, 20, -1.5", ""),
     ],
 )
 @pytest.mark.parametrize("score", ["0.9", "0.1"])
-def test_oriented_boxes_of_a_class_in_other_units_are_reported(
-    tmp_path: Path, box: str, warning: str, score: str
+def test_boxes_of_a_class_in_other_units_are_reported(
+    tmp_path: Path, task_type: str, box: str, warning: str, score: str
 ) -> None:
-    folder = write_model(
-        tmp_path / "ships", ORIENTED.format(box=box, score=score), task_type="ORIENTED_OBJECT_DETECTION"
-    )
+    folder = write_model(tmp_path / "ships", BOXES.format(box=box, score=score), task_type=task_type)
     text = checked(folder, "--allow-code")
     assert [known for known in (FRACTIONS, DEGREES) if known in text] == [warning] * bool(warning)
 

@@ -112,14 +112,6 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
     assert registry.reads >= 2
 
 
-def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
-    for method, path, code in (("GET", "/grps/v1", 404), ("GET", PREDICT, 405)):
-        response = client.request(method, path)
-        assert response.status_code == response.json()["status"]["code"] == code
-        assert response.headers["content-type"] == "application/json"
-    assert "error" in client.get("/grps/v10").json()
-
-
 def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
     with TestClient(build_app(scripted_engine(ScriptedModel("a", "", " circle", " on", " grey")))) as client:
         path = f"{PREDICT}?model=speaker-7&prompts=x&prompts=y"
