@@ -12,7 +12,7 @@ import pytest
 
 from app.plugins.conformance.check import CheckVerdict, Level
 from app.plugins.conformance.options import ConformanceOptions, open_runner
-from app.plugins.conformance.probe import GrpcChannel, Probe, Target
+from app.plugins.conformance.probe import Probe, Target
 from app.plugins.conformance.runner import UnreachableError
 from tests.plugins.conformance.engines import ScriptedCaller, check_engine
 
@@ -106,15 +106,11 @@ def hanging() -> Generator[str]:
             server.stop(0).wait(10)
 
 
-@contextmanager
-def channel_to(url: str, timeout: float) -> Generator[GrpcChannel]:
-    with open_runner(url, ConformanceOptions(protocol="v2-grpc", timeout=timeout)) as runner:
-        assert runner.probe.transport
-        yield runner.probe.transport
-
-
 def test_hanging_engine_receives_few_requests() -> None:
-    with hanging() as url, channel_to(url, 0.1) as channel:
+    options = ConformanceOptions(protocol="v2-grpc", timeout=0.1)
+    with hanging() as url, open_runner(url, options) as runner:
+        channel = runner.probe.transport
+        assert channel
         with pytest.raises(httpx.TimeoutException, match=r"within 0\.1 seconds"):
             channel.call("/inference.GRPCInferenceService/ServerLive", b"")
         report = check_engine("v2-grpc", caller=channel)
