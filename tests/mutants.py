@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant('rows = [row for row in rows if row.recording["id"] not in existing]', "pass", _RECORDING),
     Mutant("return key.casefold() in self._keys", "return key in self._keys", "plugins/recording"),
     Mutant("if deleted == _MAX_DELETED", "if False", "plugins/recording/test_retention.py"),
-    Mutant("numbers[limit - 1] if len(numbers) > limit", "numbers[limit - 1] if len(numbers) >= limit", _QUERY),
+    Mutant("str(numbers[limit - 1]) if len(numbers) > limit", "str(numbers[limit - 1]) if len(numbers) >= limit", _QUERY),
     Mutant('("until", operator.lt)', '("until", operator.le)', _QUERY),
 )
 # fmt: on

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from tests.benchmarks.serving.processes import family_of, memory_of
-from tests.platform.test_journey import MODELS
+from tests.platform.proxy import MODELS
 from tests.support.servers.server_process import ROOT, run_server
 
 _STARTS = 5

@@ -16,6 +16,14 @@ import msgspec
 import numpy as np
 
 _PATH = re.compile(r"/api/serve/serve-model-(?P<id>[0-9a-z-]+)-pred/v2/models/m-(?P=id)/infer/")
+MODELS = {
+    "classifier": ("IMAGE_CLASSIFICATION", "shape.jpg"),
+    "detector": ("OBJECT_DETECTION", "scene.jpg"),
+    "oriented-detector": ("ORIENTED_OBJECT_DETECTION", "oriented.jpg"),
+    "segmenter": ("IMAGE_SEGMENTATION", "scene.jpg"),
+    "vlm": ("IMAGE_TEXT_TO_TEXT", "shape.jpg"),
+}
+"""The task type of each fixture model, and an image for it."""
 _STANDARD = {"made-up.inference-server": "shapes"}
 """Values for standard_metadata. Chariot documents that it fills them in, but not their keys: this key is made up."""
 _TYPES: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float, "dict": msgspec.json.decode}

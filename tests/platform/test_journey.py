@@ -9,7 +9,7 @@ import pytest
 
 from app.plugins.authoring.pack import archive, members
 from tests.installed.environments import linked_environment
-from tests.platform.proxy import Platform, Registration
+from tests.platform.proxy import MODELS, Platform, Registration
 from tests.support.archives import unpack
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
@@ -17,13 +17,6 @@ from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
 KSERVE_BASE = "/v2/models/m-{id}/"
-MODELS = {
-    "classifier": ("IMAGE_CLASSIFICATION", "shape.jpg"),
-    "detector": ("OBJECT_DETECTION", "scene.jpg"),
-    "oriented-detector": ("ORIENTED_OBJECT_DETECTION", "oriented.jpg"),
-    "segmenter": ("IMAGE_SEGMENTATION", "scene.jpg"),
-    "vlm": ("IMAGE_TEXT_TO_TEXT", "shape.jpg"),
-}
 EXTENDED = [
     {"key": "altitude", "type": "float", "value": "120.50"},
     {"key": "flight", "type": "int", "value": "7"},

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.platform.test_journey import MODELS
+from tests.platform.proxy import MODELS
 from tests.support.processors import ROOT, run_all
 from tests.support.servers.server_process import ServerProcess, run_server
 
