@@ -146,7 +146,7 @@ def _move_metadata(connection: Connection) -> None:
 
 
 def _insert_metadata(connection: Connection, found: Sequence[Row[Any]]) -> None:
-    entries = [{"number": number, "entries": encode_entries(_decode_entries(text))} for number, text in found]
+    entries = [{"number": row[0], "entries": encode_entries(_decode_entries(row[1]))} for row in found]
     if entries:
         connection.execute(insert(metadata), entries)
 
