@@ -7,10 +7,10 @@ import pytest
 from tests.support.removal import ROOT
 
 MAX_LINES = {
-    "the product": (62_415, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
-    "core": (20_630, ("app/core/**/*.py",)),
+    "the product": (61_916, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
+    "core": (20_566, ("app/core/**/*.py",)),
     "the page": (6_167, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
-    "tests": (69_120, ("tests/**/*.py",)),
+    "tests": (68_241, ("tests/**/*.py",)),
 }
 """Lines of files by their patterns. A newcomer can read core in a day."""
 MAX_HOOKS_LINES = 250
