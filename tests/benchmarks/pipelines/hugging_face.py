@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from app.plugins.transformers.torch.compare_export import export_model
+from app.plugins.transformers.torch.export import export_model
 from tests.benchmarks.pipelines import references as reference
 from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, named_scores, torchvision_crop

@@ -13,6 +13,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
@@ -47,22 +48,12 @@ def pairs(numbers: Sequence[float]) -> Ring:
     return list(zip(numbers[::2], numbers[1::2], strict=False))
 
 
-_QWEN = ("object_ref_start", "object_ref_end", "box_start", "box_end")
-_DEEPSEEK = ("ref", "/ref", "det", "/det")
 _TAGGED_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def read_qwen_tags(text: str, _prompt: str) -> Places:
-    """Read boxes; text between a name and a box separates them."""
-    return _read_tags(text, *_QWEN)
-
-
-def read_deepseek_tags(text: str, _prompt: str) -> Places:
-    """Read boxes, several in one tag."""
-    return _read_tags(text, *_DEEPSEEK)
-
-
-def _read_tags(text: str, name: str, name_end: str, start: str, end: str) -> Places:
+def _read_tags(text: str, _prompt: str, *, tags: tuple[str, str, str, str]) -> Places:
+    """Read boxes, also several in one tag. Text between a name and a box separates them."""
+    name, name_end, start, end = tags
     tagged = rf"<\|{start}\|>[^<]*(?:<\|{end}\|>)?[\s,]*"
     for label, boxes in re.findall(rf"(?:<\|{name}\|>([^<]*)<\|{name_end}\|>\s*)?((?:{tagged})+)", text):
         for printed, closing in re.findall(rf"<\|{start}\|>([^<]*)(<\|{end}\|>)?", boxes):
@@ -72,6 +63,9 @@ def _read_tags(text: str, name: str, name_end: str, start: str, end: str) -> Pla
             else:
                 yield None
 
+
+read_qwen_tags = partial(_read_tags, tags=("object_ref_start", "object_ref_end", "box_start", "box_end"))
+read_deepseek_tags = partial(_read_tags, tags=("ref", "/ref", "det", "/det"))
 
 _NAMED = re.compile(r'"(?:bbox|point)_2d"')
 _REASONED = "</think>"

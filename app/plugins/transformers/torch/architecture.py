@@ -9,9 +9,9 @@ import msgspec
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
 from app.plugins.transformers.grounding.forms import Form, form_of
-from app.plugins.transformers.text.library import first_line
+from app.plugins.transformers.text.library import first_line, transformers
 from app.plugins.transformers.torch.files import check_files
-from app.plugins.transformers.torch.framework import framework, import_timm
+from app.plugins.transformers.torch.framework import import_timm, load_torch
 from metadata.model import Fact, ModelMetadata, Origin
 from tasks.task import TaskType
 
@@ -116,10 +116,11 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
 
 
 def _read_config(source: ModelSource) -> Any:
+    load_torch()
     if "pretrained_cfg" in read_json_file(source.folder / "config.json", dict[str, object]):
         import_timm()
     try:
-        config = framework().transformers.AutoConfig.from_pretrained(
+        config = transformers().AutoConfig.from_pretrained(
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:

@@ -32,15 +32,15 @@ def export(
     terminal = console()
     if not folder.is_dir():
         raise SettingsError(f"{folder}: Expected a folder of transformers, got a file")
-    from app.plugins.transformers.torch.compare_export import export_model
+    from app.plugins.transformers.torch.export import export_model
 
     export_result = export_model(folder, output, opset, tolerance)
     differences = table("input", "output", "largest difference", title="torch and ONNX Runtime")
-    for comparison in export_result.comparisons:
-        for name, difference in comparison.differences.items():
-            differences.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
+    for (height, width), by_output in export_result.comparisons:
+        for name, difference in by_output.items():
+            differences.add_row(f"{height}x{width}", name, f"{difference:.2e}")
     terminal.print(differences)
-    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
+    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0][0])
     terminal.print(f"Wrote {printable(export_result.file)}, which takes images {sizes}.")
     if export_result.max_difference > tolerance:
         terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")

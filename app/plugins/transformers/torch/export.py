@@ -1,9 +1,9 @@
-"""Export a model to ONNX, with the configuration files that another runtime needs."""
+"""Export a transformers model to ONNX with its configuration files, and check that both give the same outputs."""
 
 import importlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.assembly.discovery import model_at
 from app.core.engine.error_text import needs_extra
 from app.core.plugins import registry
+from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.plugins.transformers.text.library import first_line
 from app.plugins.transformers.text.processor import load_image_processor
 from app.plugins.transformers.torch.architecture import ModelSpec, read_model_spec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.network import Network, load_network
 from app.plugins.transformers.torch.settings import TransformersSettings
 from tasks.vision.image import Image
@@ -87,7 +89,7 @@ class Exporter:
             The path of the graph.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        file, torch = folder / "model.onnx", framework().torch
+        file, torch = folder / "model.onnx", load_torch()
         height, width = self._square
         axes = {name: {0: "batch"} for name in (_PIXELS, *self.outputs)}
         if any_size:
@@ -112,7 +114,7 @@ class Exporter:
         return file
 
     def _traceable(self) -> Any:
-        torch, network, outputs = framework().torch, self._network, self.outputs
+        torch, network, outputs = load_torch(), self._network, self.outputs
 
         def forward(self: Any, pixel_values: Any) -> Any:
             result = self.module(pixel_values=pixel_values)
@@ -143,3 +145,103 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+Comparison = tuple[tuple[int, int], Mapping[str, float]]
+"""The (height, width) of the model input made from an image, and the largest difference between torch and ONNX Runtime
+by output name, relative to the largest absolute value, or to 1 if that is smaller."""
+
+
+class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The written graph, whether it takes inputs of any size, and its comparison with the original model."""
+
+    file: Path
+    any_size: bool
+    comparisons: Sequence[Comparison]
+
+    @property
+    def max_difference(self) -> float:
+        return _max_difference(self.comparisons)
+
+
+def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> ExportResult:
+    """Export the model in `folder` to ONNX in `output`, and run both on test images.
+
+    If the processor makes inputs of several sizes, the graph is first exported for any size. If the comparison shows
+    that tracing fixed a size-dependent value, the graph is exported again for one size. Raise ModelError when the model
+    cannot be exported.
+    """
+    sources = model_at(folder)
+    if len(sources) > 1:
+        raise ModelError(f"{folder} holds {len(sources)} versions; export the folder of one")
+    if output.resolve() == folder.resolve():
+        raise ModelError(
+            f"{output} is the model's own folder; an ONNX file there would be loaded instead of the weights"
+        )
+    exporter = Exporter(sources[0])
+    any_size = exporter.resizes
+    file = exporter.write(output, opset, any_size=any_size)
+    comparisons = _compare(exporter, file, any_size=any_size)
+    if any_size and (comparisons is None or _max_difference(comparisons) > tolerance):
+        any_size = False
+        file = exporter.write(output, opset, any_size=False)
+        comparisons = _compare(exporter, file, any_size=False)
+    if comparisons is None:
+        raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
+    return ExportResult(file=file, any_size=any_size, comparisons=comparisons)
+
+
+def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparison] | None:
+    """Compare the raw outputs; return None when the graph does not run."""
+    session = Session(file)
+    comparisons: list[Comparison] = []
+    random = np.random.default_rng(0)
+    for size in [(480, 640), (640, 480), (300, 300), (200, 900)] if any_size else [(300, 300), (97, 97), (512, 512)]:
+        pixels = exporter.pixels(_test_image(random, *size))
+        try:
+            arrays = session.run({session.inputs[0].name: pixels})
+        except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
+            return None
+        expected = exporter.outputs_for(pixels)
+        actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
+        if len(exporter.outputs) > 1:
+            actual = _reorder_queries(expected, actual)
+        differences = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
+        comparisons.append(((pixels.shape[2], pixels.shape[3]), differences))
+    return comparisons
+
+
+def _test_image(random: np.random.Generator, height: int, width: int) -> Image:
+    """Return noise added to a brightness gradient, so that every region is different."""
+    gradient = np.outer(np.linspace(0.3, 1, height), np.linspace(0, 160, width))[:, :, np.newaxis]
+    noise = random.integers(0, 96, (height, width, 3))
+    return Image((gradient + noise).astype(np.uint8))
+
+
+def _reorder_queries(
+    expected: dict[str, NDArray[np.float32]], actual: dict[str, NDArray[np.float32]]
+) -> dict[str, NDArray[np.float32]]:
+    """Return `actual` with its queries in the order of `expected`, matched by similarity.
+
+    Detectors sort queries by score, so queries with almost equal scores may swap places.
+    """
+    if any(expected[name].shape != actual[name].shape for name in expected):
+        return actual
+    expected_queries = np.concatenate([expected[name][0] for name in expected], axis=1)
+    actual_queries = np.concatenate([actual[name][0] for name in expected], axis=1)
+    order: list[int] = []
+    for query in expected_queries:
+        distances = np.abs(actual_queries - query).max(axis=1)
+        distances[order] = np.inf
+        order.append(int(distances.argmin()))
+    return {name: actual[name][:, order] for name in expected}
+
+
+def _difference(expected: NDArray[np.float32], actual: NDArray[np.float32]) -> float:
+    if expected.shape != actual.shape or not np.isfinite(actual).all():
+        return float("inf")
+    return float(np.abs(expected - actual).max(initial=0) / np.abs(expected).max(initial=1))
+
+
+def _max_difference(comparisons: Sequence[Comparison]) -> float:
+    return max(value for _, differences in comparisons for value in differences.values())

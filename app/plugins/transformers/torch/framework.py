@@ -4,31 +4,19 @@ import importlib
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from app.core.engine.error_text import missing_extra, needs_extra
 from app.core.settings.model import ModelError
-from app.plugins.transformers.text.library import first_line, transformers
-
-
-class Framework(msgspec.Struct, frozen=True):
-    """The modules torch and transformers."""
-
-    torch: Any
-    transformers: Any
+from app.plugins.transformers.text.library import first_line
 
 
 @cache
-def framework() -> Framework:
-    """Return both modules, configured for a server: quiet, offline, and with one thread for each call.
-
-    Raise ModelError if torch is not installed.
-    """
+def load_torch() -> Any:
+    """Return torch, with one thread for each call. Raise ModelError if it is not installed."""
     with needs_extra("A Hugging Face model", "torch", ModelError):
         torch: Any = importlib.import_module("torch")
     # Requests are the unit of parallelism, as they are for ONNX Runtime.
     torch.set_num_threads(1)
-    return Framework(torch, transformers())
+    return torch
 
 
 def import_timm() -> None:
@@ -36,7 +24,7 @@ def import_timm() -> None:
 
     Raise ModelError if timm, or torchvision, which it needs, is not installed or does not fit torch.
     """
-    framework()
+    load_torch()
     try:
         importlib.import_module("timm")
     except ImportError as error:

@@ -12,9 +12,10 @@ from typing import Any
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.conversation import ChatTemplate
 from app.plugins.transformers.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, Sampler
+from app.plugins.transformers.text.library import transformers
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer, text_inputs
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.network import Network
 from tasks.inference.error import InferenceError, invalid
 from tasks.task import TextChunk
@@ -163,7 +164,7 @@ def _run_generate(
     on_token: Callable[[int], None],
     closed: threading.Event,
 ) -> None:
-    torch, transformers = framework().torch, framework().transformers
+    torch = load_torch()
 
     def pick(input_ids: Any, scores: Any) -> Any:
         del input_ids
@@ -184,6 +185,6 @@ def _run_generate(
             num_beams=1,
             num_return_sequences=1,
             max_new_tokens=max_tokens,
-            logits_processor=transformers.LogitsProcessorList([pick]),
-            stopping_criteria=transformers.StoppingCriteriaList([is_closed]),
+            logits_processor=transformers().LogitsProcessorList([pick]),
+            stopping_criteria=transformers().StoppingCriteriaList([is_closed]),
         )

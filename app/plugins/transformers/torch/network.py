@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from app.core.settings.model import ModelError
-from app.plugins.transformers.text.library import first_line
+from app.plugins.transformers.text.library import first_line, transformers
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.settings import TransformersSettings
 from metadata.model import Fact, Origin
 
@@ -39,12 +39,12 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __call__(self, inputs: Mapping[str, Any]) -> Any:
         """Return the module's outputs, on its device, for `inputs` on any device."""
-        with framework().torch.inference_mode():
+        with load_torch().inference_mode():
             return self.module(**self.to_device(inputs))
 
     def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Move arrays and tensors to the module's device, and floating-point numbers to its dtype."""
-        torch = framework().torch
+        torch = load_torch()
         moved: dict[str, Any] = {}
         for name, value in inputs.items():
             value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
@@ -59,13 +59,13 @@ def load_network(spec: ModelSpec) -> Network:
 
     Raise ModelError if the weights cannot be loaded, are missing, or have other shapes.
     """
-    torch, transformers = framework().torch, framework().transformers
+    torch = load_torch()
     folder, settings = spec.source.folder, spec.source.settings.of(TransformersSettings)
     device = _device(torch, settings, folder.name)
     dtype = _dtype(torch, settings, device)
     try:
         with _loading:
-            module, report = getattr(transformers, spec.auto).from_pretrained(
+            module, report = getattr(transformers(), spec.auto).from_pretrained(
                 folder, config=spec.config, dtype=dtype, local_files_only=True, trust_remote_code=False,
                 use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True,
             )  # fmt: skip

@@ -15,7 +15,7 @@ from app.core.assembly.discovery import discover
 from app.core.assembly.models import load
 from app.core.settings.model import ModelError
 from app.plugins.transformers.torch.command import export
-from app.plugins.transformers.torch.compare_export import export_model
+from app.plugins.transformers.torch.export import export_model
 from metadata.model import Origin
 from tasks.task import TaskType
 from tests.plugins.transformers.torch.asking import answers, boxes_of, image_input, mask_of, scene
@@ -53,14 +53,14 @@ def test_exported_model_gives_the_same_answers(
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
     assert exported.max_difference < TOLERANCE
     assert exported.any_size is any_size
-    assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
+    assert len({size for size, _ in exported.comparisons}) == (4 if any_size else 1)
     (original,), (source,) = discover(folder), discover(tmp_path / "onnx")
     served = load(source)
     metadata = served.description
     assert (metadata.platform, metadata.task_type, tuple(metadata.labels)) == ("onnx", task_type, LABELS)
     assert not [fact for fact in metadata.facts if fact.origin is Origin.GUESSED]
     # An image that has the size of the input is not resized.
-    height, width = exported.comparisons[0].size
+    height, width = exported.comparisons[0][0]
     image = image_input(scene(width, height), score_threshold=0.0)
     (expected,), (found,) = answers(load(original), image), answers(served, image)
     assert {record.label for record in found} == {record.label for record in expected}

@@ -4,7 +4,6 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,12 +14,8 @@ from app.plugins.transformers.text.tokenizer import Tokenizer
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid, model_failed
 
-
-class EncodedInputs(msgspec.Struct, frozen=True, eq=False):
-    """Token ids (length,) of a prompt, and (number, width) features for the image tokens among them."""
-
-    ids: NDArray[np.int64]
-    features: NDArray[Any]
+_Inputs = tuple[NDArray[np.int64], NDArray[Any]]
+"""Token ids (length,) of a prompt, and (number, width) features for the image tokens among them."""
 
 
 class OnnxVisionLanguageModel(PromptedImageModel):
@@ -71,17 +66,17 @@ class OnnxVisionLanguageModel(PromptedImageModel):
                     f"its processor"
                 )
             max_tokens = int(min(item.parameters.max_new_tokens, room))
-            inputs, size = EncodedInputs(ids, features), self._conversation.input_size(encoded)
-            yield EncodedPrompt(inputs, len(ids), max_tokens, input_size=size)
+            size = self._conversation.input_size(encoded)
+            yield EncodedPrompt((ids, features), len(ids), max_tokens, input_size=size)
 
-    def _generate(self, inputs: EncodedInputs, picker: Sampler, max_tokens: int) -> Generator[int]:
+    def _generate(self, inputs: _Inputs, picker: Sampler, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
 
-    def _embed(self, inputs: EncodedInputs) -> NDArray[Any]:
-        is_image = inputs.ids == self._conversation.image_id
+    def _embed(self, inputs: _Inputs) -> NDArray[Any]:
+        ids, features = inputs
+        is_image = ids == self._conversation.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
-        embeddings = self._decoder.embed(np.where(is_image, 0, inputs.ids))
-        features = inputs.features
+        embeddings = self._decoder.embed(np.where(is_image, 0, ids))
         if not len(features):
             return embeddings
         if features.shape[1] != embeddings.shape[-1]:

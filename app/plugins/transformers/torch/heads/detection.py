@@ -15,7 +15,7 @@ from app.plugins.transformers.text.library import locked
 from app.plugins.transformers.text.processor import load_image_processor, load_processor
 from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH, check_length, copy_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.images import Batch, ImagePreparation
 from app.plugins.transformers.torch.network import Network
 from tasks.inference.error import invalid
@@ -63,7 +63,7 @@ def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector
         detect_one = partial(_detect_by_phrases, network, process, raw_tokenizer)
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        with framework().torch.inference_mode():
+        with load_torch().inference_mode():
             return [detect_one(item.image, item.parameters.candidate_labels or ()) for item in inputs]
 
     return detect
@@ -102,7 +102,7 @@ def _detect_by_phrases(
         raise invalid("Expected a name that the model's tokenizer can encode, got none", path)
     outputs = network(process(images=PIL.Image.fromarray(image.pixels), text=text))
     scores = outputs.logits[0].float().sigmoid()
-    class_scores = framework().torch.stack([scores[:, tokens_of].amax(dim=1) for tokens_of in positions], dim=1)
+    class_scores = load_torch().stack([scores[:, tokens_of].amax(dim=1) for tokens_of in positions], dim=1)
     best, classes = class_scores.max(dim=1)
     boxes = xywh_to_xyxy(outputs.pred_boxes[0].float().cpu().numpy())
     sides = np.array([image.width, image.height] * 2, np.float32)

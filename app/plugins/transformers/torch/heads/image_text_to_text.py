@@ -10,7 +10,7 @@ from app.plugins.transformers.text.generation import EncodedPrompt, PromptedImag
 from app.plugins.transformers.text.processor import load_processor
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
 from app.plugins.transformers.torch.network import Network
 from tasks.image_text_to_text import Answers, PromptedImage
@@ -81,7 +81,7 @@ def _features(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if "pixel_values" not in inputs or not (accepts or model_type == "vision-encoder-decoder"):
         return {}
     moved = network.to_device(inputs)
-    with framework().torch.inference_mode():
+    with load_torch().inference_mode():
         if not accepts:
             return {"encoder_outputs": module.get_encoder()(pixel_values=moved["pixel_values"], return_dict=True)}
         encode = module.base_model.get_image_features

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.settings.model import ModelError
+from app.plugins.transformers.text.library import transformers
 from app.plugins.transformers.text.processor import load_image_processor
 from app.plugins.transformers.text.tokenizer import load_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.framework import framework
+from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.images import Batch, ImagePreparation
 from app.plugins.transformers.torch.network import Network
 from tasks.image_segmentation import ImageSegmenter, Segments
@@ -72,7 +73,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     def segments(outputs: Any, size: tuple[int, int], threshold: float) -> Segments:
         shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
         decoded_size = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
-        with framework().torch.inference_mode():
+        with load_torch().inference_mode():
             if layout == "semantic":
                 objects = _classes(decode(outputs, target_sizes=[decoded_size], **options)[0])
             else:
@@ -92,7 +93,7 @@ def _decoder(processor: Any, layout: str) -> Any:
     name = f"post_process_{layout}_segmentation"
     if layout != "semantic" and type(processor).__name__ == "OneFormerImageProcessorPil":
         # OneFormer's functions need torchvision and names of data sets; MaskFormer's decode the same outputs.
-        return partial(getattr(framework().transformers.MaskFormerImageProcessorPil, name), processor)
+        return partial(getattr(transformers().MaskFormerImageProcessorPil, name), processor)
     return getattr(processor, name)
 
 
@@ -109,7 +110,7 @@ def _objects(decoded: Mapping[str, Any]) -> list[ScoredMask]:
 
 def _classes(decoded: Any) -> list[ScoredMask]:
     """Return the classes of one image. The score of a class is the mean over its pixels, or 1 without pixel scores."""
-    torch = framework().torch
+    torch = load_torch()
     has_scores = not torch.is_tensor(decoded)
     scores = decoded["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy() if has_scores else None
     classes = (decoded["segmentation"] if has_scores else decoded).cpu().numpy()
@@ -140,7 +141,7 @@ def _slice(outputs: Any, position: int, count: int) -> Any:
     """Return the outputs of one image, as a batch of one."""
     if count == 1:
         return outputs
-    is_tensor = framework().torch.is_tensor
+    is_tensor = load_torch().is_tensor
     batched = {name: value for name, value in outputs.items() if is_tensor(value) and value.shape[:1] == (count,)}
     return SimpleNamespace(**{name: value[position : position + 1] for name, value in batched.items()})
 
@@ -161,7 +162,7 @@ def class_map(logits: Any, size: tuple[int, int]) -> tuple[NDArray[np.int64], ND
         logits: (classes, rows, columns).
         size: (height, width) of the image, pixels.
     """
-    torch = framework().torch
+    torch = load_torch()
     with torch.inference_mode():
         best = torch.full(size, -torch.inf, device=logits.device)
         classes = torch.zeros(size, dtype=torch.int64, device=logits.device)
