@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, RowMapping, bindparam, func, insert, inspect, select, text, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateTable
 
 from app.core.settings.files import replacing_file
@@ -145,7 +145,7 @@ def _move_metadata(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE recordings DROP COLUMN metadata"))
 
 
-def _insert_metadata(connection: Connection, found: Sequence[Row[Any]]) -> None:
+def _insert_metadata(connection: Connection, found: Sequence[Any]) -> None:
     entries = [{"number": row[0], "entries": encode_entries(_decode_entries(row[1]))} for row in found]
     if entries:
         connection.execute(insert(metadata), entries)

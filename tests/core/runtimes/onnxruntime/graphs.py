@@ -185,7 +185,7 @@ def logit(probability: float) -> float:
 
 def source(file: Path, **settings: Any) -> ModelSource:
     """Return the source of a one-file model, with settings validated like a settings file."""
-    kind = registry().model_settings
+    kind: Any = registry().model_settings
     checked = msgspec.json.decode(json.dumps(settings), type=kind, dec_hook=decode_task_type)
     return ModelSource(name="model", version="1", folder=file.parent, file=file, settings=checked)
 
