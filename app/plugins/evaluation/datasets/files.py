@@ -18,9 +18,10 @@ from app.core.settings.environment import RARE
 from app.plugins.evaluation.dataset import Box, EvaluationError, Item, LabelErrors, Ring
 from tasks.inference.error import InferenceError, quote_value
 from tasks.task import TaskType
-from tasks.vision.header import image_size
+from tasks.vision.header import JPEG_START, image_size
 
 _NAMES = ("file_name", "image", "file", "name")
+_HEADER_BYTES = 1 << 18
 MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 DatasetFormat = Literal["image-folder", "coco", "yolo"]
@@ -59,8 +60,14 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
         location.encode()
         if path.exists() and not path.is_file():
             errors.add(location, "is no file")
-        else:
-            return image_size(path.read_bytes(), allow_avif_jpeg2000=True)
+            return 0, 0
+        with path.open("rb") as file:
+            start = file.read(_HEADER_BYTES)
+            with contextlib.suppress(InferenceError):
+                # Other formats may have their orientation at the end.
+                if start.startswith(JPEG_START):
+                    return image_size(start)
+            return image_size(start + file.read(), allow_avif_jpeg2000=True)
     except FileNotFoundError:
         errors.add(location, "there is no such file")
     except OSError as error:
