@@ -101,7 +101,10 @@ class Statistics:
             return deepcopy(self._of(name, version))
 
     def _of(self, name: str, version: str) -> ModelStatistics:
-        return self._models.setdefault((name, version), ModelStatistics(name, version))
+        key = (name, version)
+        if key not in self._models:
+            self._models[key] = ModelStatistics(name, version)
+        return self._models[key]
 
 
 def start(host: Host) -> Parts:
