@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve quick test test-processors test-arm test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
-	bench-recording bench-recorded-query bench-drift bench-feedback compare-pipelines docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak soak-features mutants
+	bench-recording bench-recorded-query bench-drift bench-feedback docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak soak-features mutants
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -121,9 +121,6 @@ bench-feedback: $(VENV)/.fixtures ## [measure] measure calibration and shadow ve
 	@$(BIN)/python -m tests.benchmarks.shadow
 	@rm -rf build/truths && mkdir -p build/truths
 	@$(BIN)/python -m tests.plugins.recording.test_truth_kill build/truths/store.db 30
-
-compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
-	@$(BIN)/python -m tests.benchmarks.pipelines
 
 soak: $(VENV)/.test ## [test] run ten minutes of mixed traffic with injected faults, and check every answer
 	@$(BIN)/python -m tests.soak

@@ -1,11 +1,14 @@
 """Write networks to serve: MobileNetV2 (Sandler et al., 2018) in two widths, with random weights, as ONNX."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from onnx import helper
 
-from tests.benchmarks.pipelines.stand_ins import StandIn
 from tests.benchmarks.serving.shape import CLASSES, SIDE
+from tests.core.runtimes.onnxruntime import graphs
 
 WIDTHS = {"small": 0.2, "medium": 1.0}
 
@@ -13,12 +16,26 @@ WIDTHS = {"small": 0.2, "medium": 1.0}
 _BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
-class _Graph(StandIn):
-    """Build a graph, and count the multiply-adds for one image."""
+class _Graph:
+    """Collects the nodes of a graph with random weights, and counts the multiply-adds for one image."""
 
     def __init__(self) -> None:
-        super().__init__(0)
+        self._random = np.random.default_rng(0)
+        self.nodes: list[Any] = []
+        self.constants: dict[str, NDArray[np.float32]] = {}
         self.multiply_adds = 0
+
+    def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Add an operation, and return the name of its output."""
+        name = output or f"{operator.lower()}.{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, values: Any) -> str:
+        """Add a constant, and return its name."""
+        name = f"constant.{len(self.constants)}"
+        self.constants[name] = np.asarray(values, np.float32)
+        return name
 
     def random(self, *shape: int) -> str:
         fan_in = max(1, int(np.prod(shape[1:])))
@@ -69,7 +86,8 @@ def write_model(file: Path, width: float) -> float:
     graph.multiply_adds += last * CLASSES
     scores = graph.node("Gemm", x, graph.random(CLASSES, last), transB=1)
     graph.node("Softmax", scores, output="probabilities", axis=1)
-    graph.write(file, {"probabilities": ["batch", CLASSES]}, ("batch", 3, SIDE, SIDE), name="input")
+    outputs = {"probabilities": ["batch", CLASSES]}
+    graphs.write(file, graph.nodes, outputs, constants=graph.constants, shape=("batch", 3, SIDE, SIDE), name="input")
     return graph.multiply_adds * 2 / 1e6
 
 

@@ -15,7 +15,6 @@ from app.public_api.in_process import InProcessModel
 from metadata.model import Fact, Origin
 from tasks.object_detection import PosedObject
 from tasks.vision.image import Image
-from tests.benchmarks.pipelines.references import greedy_suppression
 from tests.core.runtimes.onnxruntime import graphs
 from tests.core.runtimes.onnxruntime.answers import (
     all_close,
@@ -72,6 +71,20 @@ def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]
     boxes = [random.uniform(0.2, 2, (count, 4)) for count in counts]
     points = [random.uniform(-1, 1, (count, 10)) for count in counts] if landmarks else []
     return [array.astype(np.float32) for array in (*scores, *boxes, *points)]
+
+
+def greedy_suppression(boxes: NDArray[Any], scores: NDArray[Any], max_overlap: float) -> list[int]:
+    """Return the indices of the (n, 4) xyxy boxes that are kept, by descending score."""
+    left = np.argsort(-scores, kind="stable")
+    kept: list[int] = []
+    while len(left):
+        best, left = left[0], left[1:]
+        kept.append(int(best))
+        sides = np.minimum(boxes[best, 2:], boxes[left, 2:]) - np.maximum(boxes[best, :2], boxes[left, :2])
+        shared = np.clip(sides, 0, None).prod(axis=1)
+        areas = (boxes[left, 2:] - boxes[left, :2]).prod(axis=1) + (boxes[best, 2:] - boxes[best, :2]).prod() - shared
+        left = left[shared <= max_overlap * areas]
+    return kept
 
 
 def insightface_rows(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes
-from tests.benchmarks.pipelines.references import probabilistic_iou
 
 Floats = NDArray[np.float32]
 Measure = Callable[[Floats, Floats], float]
@@ -25,6 +24,21 @@ def iou(a: Floats, b: Floats) -> float:
     shared = float(width) * float(height)
     areas = [float(box[2] - box[0]) * float(box[3] - box[1]) for box in (a, b)]
     return shared / (sum(areas) - shared)
+
+
+def probabilistic_iou(first: Floats, second: Floats) -> float:
+    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians (`batch_probiou` of Ultralytics).
+
+    Rows are x and y of the centre, width, height and the angle.
+    """
+    covariances: list[NDArray[np.float64]] = []
+    for _, _, width, height, angle in (first.tolist(), second.tolist()):
+        axes = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        covariances.append(axes @ np.diag([width**2, height**2]) @ axes.T / 12)
+    mean, difference = (covariances[0] + covariances[1]) / 2, (first[:2] - second[:2]).astype(np.float64)
+    determinant = np.sqrt(np.linalg.det(covariances[0]) * np.linalg.det(covariances[1]))
+    distance = difference @ np.linalg.inv(mean) @ difference / 8 + np.log(np.linalg.det(mean) / determinant) / 2
+    return 1 - float(np.sqrt(max(1 - np.exp(-distance), 0)))
 
 
 def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, measure: Measure) -> bool:

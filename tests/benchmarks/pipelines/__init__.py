@@ -1,1 +1,0 @@
-"""Compare ONNX models, as they are served, with the pipelines of the libraries that they come from."""
