@@ -51,14 +51,7 @@ REMOVED = {
     **dict.fromkeys(("predict --overlap", "predict --max-tiles"), 'declare "tiling" in model-settings.json'),
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",
-    **dict.fromkeys(
-        (
-            *("tune --data", "tune --labels", "tune --limit", "tune --max-drop", "tune --for", "tune --minutes"),
-            *("tune --runtimes", "tune --precisions", "tune --decodes", "tune --resizes", "tune --batches"),
-            *("tune --threads", "tune --delay-ms"),
-        ),
-        "`tune` measures fixed settings; write others into model-settings.json, and compare with `charioteer evaluate`",
-    ),
+    "tune": "compare settings with `charioteer run`, which shows the images a second (docs/performance.md)",
     **dict.fromkeys(("layout rt-detr", "layout torchvision"), "declare detections, which reads the same outputs"),
     "setting compile": "leave it out: models of transformers are not compiled; `charioteer export` makes ONNX of many",
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",

@@ -20,7 +20,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND_NAME = re.compile(r"`charioteer ([a-z][a-z -]*)`")
 _TARGET = re.compile(r"^make ([a-z-]+)$|`make ([a-z-]+)`", re.MULTILINE)
 DEFAULT_ADDRESS = "127.0.0.1:8080"
-QUICK_OPTIONS = {"explain": "--samples 40", "tune": "--seconds 0.05"}
+QUICK_OPTIONS = {"explain": "--samples 40"}
 """Options for commands whose defaults take seconds to half a minute."""
 ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
 README_ENVIRONMENT = ["python3 -m venv .venv && . .venv/bin/activate", "pip install '.[demo]'"]

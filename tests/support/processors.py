@@ -23,8 +23,8 @@ PATHS = tuple(
     for path in (
         "plugins/drift/test_hypothesis_tests.py", "plugins/drift/test_comparison.py",
         "plugins/drift/test_measurement.py",
-        "plugins/tuning/test_quantization.py::test_quantised_version_is_served_with_close_answers_and_the_same_settings",
-        "plugins/tuning/test_quantization.py::test_graph_with_split_and_slice_and_weights_in_another_file_is_quantised",
+        "plugins/quantization/test_quantization.py::test_quantised_version_is_served_with_close_answers_and_the_same_settings",
+        "plugins/quantization/test_quantization.py::test_graph_with_split_and_slice_and_weights_in_another_file_is_quantised",
         "plugins/explanations/test_sampling.py", "plugins/explanations/test_masks.py",
         "plugins/explanations/test_rows.py", "plugins/explanations/test_similarity.py", "plugins/evaluation/metrics",
         "core/runtimes/onnxruntime/heads", "core/runtimes/onnxruntime/images", "core/runtimes/onnxruntime/layouts",

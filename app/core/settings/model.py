@@ -94,7 +94,7 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Dynamic batching: one call of the model for several requests. `charioteer tune` measures some values.
+    """Dynamic batching: one call of the model for several requests.
 
     Attributes:
         max_size: maximum number of inputs in one call; 1 for no batching.

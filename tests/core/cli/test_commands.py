@@ -158,7 +158,6 @@ COMMANDS: dict[str, Command] = {
     "predict": lambda image: ["predict", image, "--model", DETECTOR],
     "explain": lambda image: ["explain", image, "--model", CLASSIFIER, "--samples", "1"],
     "check": lambda image: ["check", DETECTOR, "--image", image],
-    "tune": lambda image: ["tune", DETECTOR, "--image", image, "--seconds", "0.01"],
     "evaluate": lambda image: ["evaluate", image.parent.parent, "--model", CLASSIFIER],
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.core.runtimes.onnxruntime.loading import load
-from app.plugins.tuning.quantization import quantize
+from app.plugins.quantization.quantization import quantize
 from app.public_api.in_process import InProcessModel
 from metadata.model import Fact, Origin
 from tasks.image_classification import Classification

@@ -24,7 +24,7 @@ from app.core.runtimes.onnxruntime.session import Session
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.core.wire.bytes_elements import BinaryElement
 from app.inputs import list_images
-from app.plugins.tuning.judging import MIN_IMAGES, QuantizationJudge
+from app.plugins.quantization.judging import MIN_IMAGES, QuantizationJudge
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -98,7 +98,7 @@ def quantize(
             raise
         except Exception as error:  # noqa: BLE001  onnx and ONNX Runtime raise many types
             raise ModelError(f"{graph} cannot be quantised: {type(error).__name__}: {error}") from None
-        kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
+        kept = {name: value for name, value in _read_own_settings(source).items() if name not in _NOT_COPIED}
         settings = {**({"name": source.settings.name} if source.settings.name else {}), **kept, "precision": "int8"}
         files = read_model_files(source, reader.session)
         if files.label_file and files.labels:
@@ -176,7 +176,7 @@ class _RecordingSession:
         self._session.check_memory(feeds)
 
 
-def read_own_settings(source: ModelSource) -> Mapping[str, object]:
+def _read_own_settings(source: ModelSource) -> Mapping[str, object]:
     """Return the content of the settings file of a model: its version's own, else the one for all versions."""
     for folder in filter(None, (source.folder, source.root)):
         if (folder / SETTINGS_FILE).is_file():

@@ -19,7 +19,7 @@ from PIL import Image
 
 from app.core.assembly.discovery import model_at
 from app.core.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from app.plugins.tuning.quantization import next_version, quantize
+from app.plugins.quantization.quantization import next_version, quantize
 from app.public_api.in_process import InProcessModel
 from fixtures.scenes import DETECT, compose
 from tests.core.runtimes.onnxruntime import graphs
