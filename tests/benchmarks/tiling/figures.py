@@ -1,27 +1,35 @@
 """Average precision by size of objects, and F1."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.vision.filtering import ious, rotated_ious
+from tasks.vision.filtering import ious
 
 SIZES = {"small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
 """Areas in pixels: COCO's."""
 
-Overlaps = NDArray[np.floating[Any]]
+Floats = NDArray[np.float32]
 
 
 class Compared(msgspec.Struct, frozen=True, eq=False):
     """The P predictions for an image and its T objects: `overlaps` (P, T) IoU, 0 for other classes, and areas."""
 
-    overlaps: Overlaps
-    scores: NDArray[np.float32]
-    areas: NDArray[np.floating[Any]]
-    true_areas: NDArray[np.floating[Any]]
+    overlaps: Floats
+    scores: Floats
+    areas: Floats
+    true_areas: Floats
+
+
+def compare(
+    labels: Sequence[str], scores: Floats, boxes: Floats, true_labels: Sequence[str], truth: Floats
+) -> Compared:
+    """Compare boxes, (P, 4) xyxy, with the true ones, (T, 4)."""
+    same = np.array(labels, object)[:, np.newaxis] == np.array(true_labels, object)
+    overlaps = np.where(same, ious(boxes, truth), 0) if same.size else np.zeros(same.shape, np.float32)
+    return Compared(overlaps, scores, *(np.prod(rows[:, 2:] - rows[:, :2], axis=1) for rows in (boxes, truth)))
 
 
 def average_precision(images: Sequence[Compared], size: str) -> float:
@@ -62,30 +70,3 @@ def _matches(image: Compared, min_iou: float) -> Sequence[tuple[int, int | None]
             free[match] = False
         found.append((index, match if hit else None))
     return found
-
-
-def compared(
-    labels: Sequence[str],
-    scores: NDArray[np.float32],
-    areas: NDArray[np.floating[Any]],
-    true_labels: Sequence[str],
-    true_areas: NDArray[np.floating[Any]],
-    overlaps: Callable[[], Overlaps],
-) -> Compared:
-    """Return a comparison in which objects of other classes do not overlap."""
-    same = np.array(labels, object)[:, np.newaxis] == np.array(true_labels, object)
-    return Compared(np.where(same, overlaps(), 0) if same.size else np.zeros(same.shape), scores, areas, true_areas)
-
-
-def compared_boxes(
-    labels: Sequence[str],
-    scores: NDArray[np.float32],
-    boxes: NDArray[np.float32],
-    true_labels: Sequence[str],
-    truth: NDArray[np.float32],
-) -> Compared:
-    """Compare boxes, (P, 4) xyxy or oriented (P, 5), with the true ones."""
-    oriented = truth.shape[1] == 5
-    areas = [np.prod(b[:, 2:4] if oriented else b[:, 2:] - b[:, :2], axis=1) for b in (boxes, truth)]
-    overlaps = rotated_ious if oriented else ious
-    return compared(labels, scores, areas[0], true_labels, areas[1], lambda: overlaps(boxes, truth))

@@ -1,4 +1,4 @@
-"""Large scenes with small and large objects: drawn for the fixture models, and simulated for an ideal detector."""
+"""Large scenes with small and large objects: drawn for the fixture detector, and simulated for an ideal one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,59 +8,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.plugins.tiling.tiles import Tile
-from fixtures.scenes import DETECT, ORIENT, SEGMENT, Item, Recipe, compose
-from tasks.vision.contours import Contour, contours_of_mask
+from fixtures.scenes import DETECT, Recipe, compose
 from tasks.vision.filtering import ious
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-RECIPES: Mapping[str, Recipe] = {"detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
 _WIDTH, _HEIGHT = 2400, 1600
-_EXTENTS: Mapping[str, Sequence[tuple[int, int, int]]] = {
-    "oriented-detector": ((42, 66, 50), (66, 84, 12), (480, 780, 1)),
-    "default": ((27, 44, 60), (44, 68, 20), (400, 700, 1)),
-}
+_EXTENTS = ((27, 44, 60), (44, 68, 20), (400, 700, 1))
 """Pixels and numbers of objects: small, larger than the overlap of tiles, and larger than a tile."""
 
 
 class DrawnScene(msgspec.Struct, frozen=True, eq=False):
-    """A scene and its N objects: `boxes` (N, 4) or oriented (N, 5) in pixels, and contours."""
+    """A scene, and the labels and `boxes` (N, 4), xyxy in pixels, of its N objects."""
 
     pixels: Pixels
     labels: Sequence[str]
     boxes: Floats
-    contours: Sequence[Sequence[Contour]]
 
 
-def draw_scene(model: str, seed: int) -> DrawnScene:
-    """Draw a scene of 2400 x 1600 pixels on low-frequency noise, with what a fixture model finds."""
+def draw_scene(seed: int) -> DrawnScene:
+    """Draw a scene of 2400 x 1600 pixels on low-frequency noise, with what the fixture detector finds."""
     random = np.random.default_rng(seed)
     noise = random.uniform(50, 205, (7, 10, 3)).astype(np.float32)
     pixels = np.clip(cv2.resize(noise, (_WIDTH, _HEIGHT), interpolation=cv2.INTER_CUBIC), 0, 255).astype(np.uint8)
-    small, medium, large = _EXTENTS.get(model, _EXTENTS["default"])
     # Objects of each size have a part of the scene, so that none covers another.
-    parts = ((0, 0, 1500, _HEIGHT, small), (1500, 0, _WIDTH, 700, medium), (1500, 700, _WIDTH, _HEIGHT, large))
-    items: list[tuple[Item, int, int]] = []
-    for left, top, right, bottom, (low, high, count) in parts:
+    parts = ((0, 0, 1500, _HEIGHT), (1500, 0, _WIDTH, 700), (1500, 700, _WIDTH, _HEIGHT))
+    labels: list[str] = []
+    boxes: list[Floats] = []
+    for (left, top, right, bottom), (low, high, count) in zip(parts, _EXTENTS, strict=True):
         view = pixels[top:bottom, left:right]
         side = max(view.shape[:2])
-        recipe = Recipe(RECIPES[model].shapes, (count,), (low / side, high / side), 0.0)
-        items += [(item, left, top) for item in compose(random, view, recipe).items]
-    oriented = model == "oriented-detector"
-    rows = [
-        (item.rotated[0] + x, item.rotated[1] + y, *item.rotated[2:])
-        if oriented
-        else (item.box[0] + x, item.box[1] + y, item.box[2] + x, item.box[3] + y)
-        for item, x, y in items
-    ]
-    labels = [item.label if model == "detector" else item.shape for item, _, _ in items]
-    corners = [np.array([x, y], np.float32) for _, x, y in items]
-    contours = [
-        [contour + corner for contour in contours_of_mask(item.mask.astype(np.uint8))]
-        for (item, _, _), corner in zip(items, corners, strict=True)
-    ]
-    return DrawnScene(pixels, labels, np.array(rows, np.float32).reshape(len(items), -1), contours)
+        recipe = Recipe(DETECT.shapes, (count,), (low / side, high / side), 0.0)
+        for item in compose(random, view, recipe).items:
+            labels.append(item.label)
+            boxes.append(np.array(item.box, np.float32) + np.float32([left, top, left, top]))
+    return DrawnScene(pixels, labels, np.stack(boxes))
 
 
 class SimulatedScene(msgspec.Struct, frozen=True):
