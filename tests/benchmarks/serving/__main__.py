@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tests.benchmarks.serving.processes import processor
 from tests.benchmarks.serving.section import Section, as_markdown
-from tests.benchmarks.serving.tables.accuracy import accuracy
 from tests.benchmarks.serving.tables.isolation import isolation
 from tests.benchmarks.serving.tables.overhead import chat, overhead, protocols, start
 from tests.benchmarks.serving.tables.overload import overload
@@ -43,7 +42,6 @@ def main() -> None:
         "protocols": lambda workload: protocols(workload, rounds, requests),
         "chat": lambda workload: chat(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
-        "accuracy": lambda workload: accuracy(workload, options.scenes),
         "resizing": lambda workload: resizing(workload, rounds, options.scenes),
         "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
         "isolation": lambda workload: isolation(workload, rounds, requests),

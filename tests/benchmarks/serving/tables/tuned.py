@@ -4,10 +4,10 @@ import statistics
 from pathlib import Path
 
 from fixtures.scenes import DETECT, SEGMENT
+from tests.benchmarks.serving.accuracy import figures, write_dataset
 from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.tables.accuracy import figures, write_dataset
 from tests.benchmarks.serving.tables.encodings import chariot
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 

@@ -1,4 +1,4 @@
-"""Measure the accuracy of fixture models on generated scenes, and with JPEGs decoded at a fraction of their size."""
+"""Measure the accuracy of models on generated scenes."""
 
 import json
 import subprocess
@@ -11,31 +11,7 @@ import numpy as np
 
 from fixtures.scenes import DETECT, Recipe, make_scene
 from tests.benchmarks.serving.processes import ROOT
-from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import Workload, copy_model, encode_scene
-
-_SIZES = {(640, 480): 2, (1280, 960): 4}
-"""Width and height of scenes, and the reduction of decoding for a model of 192x192."""
-_FIGURES = ("map_coco", "ap50", "ap75")
-
-
-def accuracy(workload: Workload, scenes: int) -> Section:
-    """Compare average precision with full and reduced JPEGs."""
-    folder = workload.folder.parent / "accuracy"
-    detector = ROOT / "fixtures" / "models" / "detector"
-    reduced = copy_model(detector, folder / "reduced_decode", {"preprocessing": {"reduced_decode": True}})
-    rows: list[list[Cell]] = []
-    for (width, height), shrink in _SIZES.items():
-        dataset = write_dataset(folder / f"{width}", DETECT, (width, height), scenes)
-        for decoded, model in {"full size": detector, f"1/{shrink} of each side": reduced}.items():
-            found = figures(dataset, model)
-            rows.append([f"{width}x{height}", decoded, *(f"{found[name]:.4f}" for name in _FIGURES)])
-    about = (
-        f"`charioteer evaluate` of the fixture detector on {scenes} generated JPEG scenes of each size, with and "
-        "without `reduced_decode`. The detector sees 192x192 pixels."
-    )
-    columns = ["scenes", "decoded", *_FIGURES]
-    return Section(title="Accuracy with reduced decoding", about=about, columns=columns, rows=rows)
+from tests.benchmarks.serving.workload import encode_scene
 
 
 def figures(dataset: Path, model: Path) -> dict[str, float]:
