@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.clients.checks import IMAGE_OF_MODEL, TENSOR_MODELS, run
+from tests.clients.checks import IMAGE_OF_MODEL, run
 
 codecs: Any = importlib.import_module("mlserver.codecs")
 types: Any = importlib.import_module("mlserver.types")
@@ -20,18 +20,6 @@ def infer(url: str, model: str, request: Any) -> Any:
     response = httpx.post(f"{url}/v2/models/{model}/infer", content=body, timeout=60)
     assert response.status_code == 200, response.text
     return types.InferenceResponse.model_validate_json(response.content)
-
-
-def check_metadata(url: str) -> None:
-    for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
-        metadata = types.MetadataModelResponse.model_validate_json(
-            httpx.get(f"{url}/v2/models/{name}", timeout=60).content
-        )
-        assert metadata.name == name
-        assert metadata.inputs
-        assert metadata.outputs
-    server = types.MetadataServerResponse.model_validate_json(httpx.get(f"{url}/v2", timeout=60).content)
-    assert server.name == "charioteer"
 
 
 def check_numbers(url: str) -> None:
@@ -65,35 +53,10 @@ def check_images(url: str) -> None:
         assert json.loads(text), name
 
 
-def check_tensors_of_a_task(url: str) -> None:
-    infer_input = codecs.Base64Codec.encode_input("image", [IMAGE_OF_MODEL["detector"]], use_bytes=False)
-    request = types.InferenceRequest(
-        inputs=[infer_input],
-        parameters=types.Parameters(output_format="tensors"),
-        outputs=[types.RequestOutput(name="boxes"), types.RequestOutput(name="labels")],
-    )
-    boxes, labels = infer(url, "detector", request).outputs
-    assert codecs.NumpyCodec.decode_output(boxes).shape == (1, 5, 4)
-    assert len(codecs.StringCodec.decode_output(labels)) == 5
-
-
 def check_pixels(url: str) -> None:
     infer_input = codecs.NumpyCodec.encode_input("image", np.zeros((32, 48, 3), np.uint8))
     response = infer(url, "classifier", types.InferenceRequest(inputs=[infer_input]))
     assert len(json.loads(codecs.StringCodec.decode_output(response.outputs[0])[0])) == 20
-
-
-def check_repository(url: str) -> None:
-    index = httpx.post(f"{url}/v2/repository/index", json={}, timeout=60)
-    models = types.RepositoryIndexResponse.model_validate_json(index.content)
-    assert {model.name for model in models} >= {*IMAGE_OF_MODEL, *TENSOR_MODELS}
-    assert all(model.state == "READY" for model in models)
-
-
-def check_errors(url: str) -> None:
-    response = httpx.get(f"{url}/v2/models/missing", timeout=60)
-    assert response.status_code == 404
-    assert types.InferenceErrorResponse.model_validate_json(response.content).error
 
 
 if __name__ == "__main__":
