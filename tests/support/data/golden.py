@@ -10,11 +10,12 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
   ``content_type``, ``headers`` and ``response_headers``.
 
 Or it is a line of ``fixtures/wire/<protocol>/cases.toml``: a name with the request, if any, and the response, as text.
-The group of the line has the settings. ``<image>`` stands for `IMAGE`. The method is POST unless it is given.
+An item that begins with ``0x`` has bytes of its side in hexadecimal: alone, or those after the JSON. The group of the
+line has the settings. ``<image>`` stands for `IMAGE`. The method is POST unless it is given.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,21 @@ def _read_cases() -> Iterator[GoldenCase]:
         for group in tomllib.loads(path.read_text())["group"]:
             settings = {"method": "POST", **{name: value for name, value in group.items() if name in _FIELDS}}
             for name in group.keys() - _FIELDS:
-                bodies = [text.replace("<image>", IMAGE).encode() for text in group[name]]
-                names = ["request.json", "response.json" if bodies[-1].startswith(b"{") else "response.bin"]
-                yield _case(path.parent.name, name, settings, dict(zip(names[-len(bodies) :], bodies, strict=True)))
+                yield _case(path.parent.name, name, settings, _read_line(group[name]))
+
+
+def _read_line(items: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of a line: the last text is the response, which bytes may follow."""
+    files: dict[str, bytes] = {}
+    end = max(index for index, item in enumerate(items) if not item.startswith("0x"))
+    for index, item in enumerate(items):
+        side = "request" if index < end else "response"
+        if item.startswith("0x"):
+            files[f"{side}.bin"] = bytes.fromhex(item[2:])
+        else:
+            is_json = side == "request" or item.startswith("{")
+            files[f"{side}.{'json' if is_json else 'bin'}"] = item.replace("<image>", IMAGE).encode()
+    return files
 
 
 def _case(protocol: str, name: str, settings: Mapping[str, Any], files: Mapping[str, bytes]) -> GoldenCase:
