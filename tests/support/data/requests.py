@@ -44,13 +44,3 @@ def predict(servable: Servable, *inputs: InputTensor, **parameters: object) -> l
 def pack_elements(*elements: bytes) -> bytes:
     """Return the block of V2 for BYTES elements: each behind its length."""
     return b"".join(struct.pack("<I", len(element)) + element for element in elements)
-
-
-def unpack_elements(block: bytes) -> list[bytes]:
-    """Return the elements of a block of BYTES."""
-    elements: list[bytes] = []
-    while block:
-        (size,) = struct.unpack_from("<I", block)
-        elements.append(block[4 : 4 + size])
-        block = block[4 + size :]
-    return elements

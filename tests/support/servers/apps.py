@@ -47,6 +47,9 @@ ECHO_MODELS: dict[str, Sequence[TensorSpec]] = {
         TensorSpec(name="numbers", datatype=Datatype.INT64, shape=(-1,)),
         TensorSpec(name="words", datatype=Datatype.BYTES, shape=(-1,)),
     ],
+    "echo-scores": [
+        TensorSpec(name=name, datatype=Datatype.INT64, shape=(-1,)) for name in ("scores", "labels", "class_ids")
+    ],
 }
 """Models that return their input tensors."""
 
