@@ -117,15 +117,6 @@ def test_label_selects_a_version(client: Client, label: str, version: str) -> No
     assert (answer.status_code, answer.json()) == (200, {"predictions": [[7]]})
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/models/m", "/schema", "/monitoring/prometheus"])
-@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-def test_path_outside_v1_returns_an_html_404(client: Client, method: str, path: str) -> None:
-    answer = client.request(method, path)
-    assert answer.status_code == 404
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "<H1>Not Found</H1>" in answer.text
-
-
 @pytest.mark.parametrize("any_origin", [False, True])
 def test_cors_headers_are_sent_only_if_enabled(engine: Engine, any_origin: bool) -> None:
     expected_headers = {
@@ -145,18 +136,3 @@ def test_cors_headers_are_sent_only_if_enabled(engine: Engine, any_origin: bool)
     for answer in answers:
         cors_headers = {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
         assert cors_headers == (expected_headers if any_origin else {})
-
-
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [("http://a.example", 200), ("https://a.example:8443", 200), ("null", 400), ("", 400), ("ftp://a.example", 400)],
-)
-def test_options_request_needs_a_valid_origin(client: Client, origin: str, status: int) -> None:
-    answer = client.options("/v1/anything", headers={"Origin": origin})
-    assert (answer.status_code, answer.content) == (status, b"")
-
-
-def test_removed_metrics_path_says_what_to_use(client: Client) -> None:
-    answer = client.get("/monitoring/prometheus/metrics?x=1")
-    assert answer.status_code == 404
-    assert "read /metrics of the main port" in answer.json()["error"]
