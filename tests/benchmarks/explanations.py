@@ -67,7 +67,7 @@ def main() -> None:
         scenes = [(scene, _subject(servable, scene)) for scene in make_scenes(_SEED, recipe, count)]
         ways = {
             f"random, {RANDOM_MAPS} seeds": _random_maps(),
-            **{str(each): _maps_of(each) for each in ExplanationMethod},
+            **{str(method): _maps_of(method) for method in ExplanationMethod},
         }
         means: list[NDArray[np.float64]] = []
         for name, maps in ways.items():
