@@ -66,7 +66,8 @@ LONGEST = tuple(
 _TOGETHER = {
     "browser": ("tests/browser/",),
     "torch": (
-        "tests/plugins/transformers/", "tests/plugins/openai/test_tools.py", "tests/fixtures/",
+        "tests/plugins/transformers/", "tests/plugins/openai/test_chat.py", "tests/plugins/openai/test_tools.py",
+        "tests/fixtures/",
         "tests/core/runtimes/python/test_score_and_mask_answers.py",
         "tests/core/runtimes/onnxruntime/images/test_resampling.py",
     ),

@@ -28,7 +28,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "type": st.sampled_from(["str", "int", "float", "dict", "bool"]) | JSON_VALUES,
 }
 MORE_FIELDS: dict[str, st.SearchStrategy[Any]] = {"value": JSON_VALUES | st.text(), "more": JSON_VALUES}
-NEAR_MISSES: st.SearchStrategy[list[dict[str, Any]]] = st.lists(st.fixed_dictionaries(FIELDS, optional=MORE_FIELDS))
+NEAR_MISSES: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
+    st.fixed_dictionaries(FIELDS, optional=MORE_FIELDS), max_size=4
+)
 
 
 def raw(value: object) -> msgspec.Raw:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -49,8 +49,8 @@ def numbers(datatype: Datatype) -> st.SearchStrategy[Any]:
     return st.integers(int(range_.min), int(range_.max))
 
 
-@pytest.mark.parametrize("datatype", NUMERIC)
-@given(data=st.data())
+@given(st.sampled_from(NUMERIC), st.data())
+@settings(max_examples=200)
 def test_flat_and_nested_numbers_give_the_same_array(datatype: Datatype, data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     count = int(np.prod(shape))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -36,9 +36,7 @@ def arrays(datatype: Datatype) -> st.SearchStrategy[NDArray[Any]]:
     return st.builds(np.reshape, flat, shapes)
 
 
-@pytest.mark.parametrize("datatype", NUMERIC)
-@settings(max_examples=20)
-@given(data=st.data())
+@given(st.sampled_from(NUMERIC), st.data())
 def test_numbers_round_trip(datatype: Datatype, data: st.DataObject) -> None:
     array = data.draw(arrays(datatype))
     message = generic(dtype=0, shape=())
