@@ -155,54 +155,46 @@ import json, sys
 import numpy as np
 from charioteer import InferenceError, InProcessModel, ModelError
 
-try:
-    model = InProcessModel(sys.argv[1], allow_code=True)
-except ModelError as error:
-    sys.exit(str(error))
-answers = [model.description.task_type]
-for parameters in json.loads(sys.argv[2]):
+for folder, requests in json.loads(sys.argv[1]):
     try:
-        record = model.ask(np.full((8, 8, 3), 255, np.uint8), **parameters)[0]
-        answers.append([record.label, record.score])
-    except InferenceError as error:
-        answers.append(str(error))
-print(json.dumps(answers))
+        model = InProcessModel(folder, allow_code=True)
+    except ModelError as error:
+        sys.exit(str(error))
+    answers = [model.description.task_type]
+    for parameters in requests:
+        try:
+            record = model.ask(np.full((8, 8, 3), 255, np.uint8), **parameters)[0]
+            answers.append([record.label, record.score])
+        except InferenceError as error:
+            answers.append(str(error))
+    print(json.dumps(answers))
 """
-isolation = pytest.mark.parametrize("isolate", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
-def ask(folder: Path, *parameters: dict[str, Any]) -> Any:
-    completed = run("-c", PROGRAM, str(folder), json.dumps(parameters), plugins="acme")
+@pytest.mark.parametrize("isolate", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_class_and_layouts_answer_the_task_type_and_read_the_parameter(tmp_path: Path, isolate: bool) -> None:
+    """Load all models in one process, which takes a second to start."""
+    for name in ("code", "graph", "detector"):
+        (tmp_path / name).mkdir()
+    code = python_model(tmp_path / "code", isolate=isolate, parameters={"greet": "all"})
+    graph, detector = onnx_model(tmp_path / "graph", isolate=isolate), detector_model(tmp_path / "detector")
+    asked = [(code, [{}, *({"greet": name} for name in ("Ada", 3, "")), {"great": "a"}]), (graph, [{}])]
+    asked.append((detector, [{"score_threshold": 0.5}]))
+    completed = run("-c", PROGRAM, json.dumps(asked, default=str), plugins="acme")
     assert completed.returncode == 0, completed.stderr
-    return json.loads(completed.stdout)
-
-
-@isolation
-def test_python_class_answers_the_task_type_and_reads_the_parameter(tmp_path: Path, isolate: bool) -> None:
-    folder = python_model(tmp_path, isolate=isolate, parameters={"greet": "all"})
-    task_type, default, given, *errors = ask(folder, {}, {"greet": "Ada"}, {"greet": 3}, {"greet": ""}, {"great": "a"})
-    assert task_type == "ACME_COUNT"
-    assert (default, given) == (["all", 0.75], ["Ada", 0.75])
-    assert errors[:2] == [
-        "inputs[0].parameters.greet: Expected `str | null`, got `int`",
-        "inputs[0].parameters.greet: Expected `str` of length >= 1",
-    ]
-    assert "one of action, score_threshold, top_k, labels, candidate_labels, greet" in errors[2]
-
-
-@isolation
-def test_layout_answers_the_task_type(tmp_path: Path, isolate: bool) -> None:
-    task_type, (label, _) = ask(onnx_model(tmp_path, isolate=isolate), {})
-    assert (task_type, label) == ("ACME_COUNT", "none")
-
-
-def test_layout_of_detectors_finds_objects(tmp_path: Path) -> None:
-    task_type, found = ask(detector_model(tmp_path), {"score_threshold": 0.5})
-    assert (task_type, found) == ("OBJECT_DETECTION", ["car", 0.75])
+    (task_type, *given, wrong_type, empty, unknown), of_graph, of_detector = map(
+        json.loads, completed.stdout.splitlines()
+    )
+    assert (task_type, given) == ("ACME_COUNT", [["all", 0.75], ["Ada", 0.75]])
+    assert wrong_type == "inputs[0].parameters.greet: Expected `str | null`, got `int`"
+    assert empty == "inputs[0].parameters.greet: Expected `str` of length >= 1"
+    assert "one of action, score_threshold, top_k, labels, candidate_labels, greet" in unknown
+    assert [of_graph[0], of_graph[1][0]] == ["ACME_COUNT", "none"]
+    assert of_detector == ["OBJECT_DETECTION", ["car", 0.75]]
 
 
 def test_task_type_of_a_plugin_that_is_not_enabled_is_rejected(tmp_path: Path) -> None:
-    completed = run("-c", PROGRAM, str(python_model(tmp_path)), "[]", plugins="")
+    completed = run("-c", PROGRAM, json.dumps([[str(python_model(tmp_path)), []]]), plugins="")
     assert "task_type: Invalid task type 'ACME_COUNT'; known are IMAGE_CLASSIFICATION" in completed.stderr
     assert "; plugins that are not loaded: acme (--plugins acme enables it)" in completed.stderr
 

@@ -25,6 +25,8 @@ SIZES = [
     ((300, 200), (384, 256)), ((1280, 720), (455, 256)), ((480, 640), (256, 341)), ((640, 480), (512, 360)),
 ]  # fmt: skip
 """(height, width) of images, and of the results."""
+BY_PILLOW = [("installed", "nearest"), ("installed", "area"), *(("missing", name) for name in FILTERS)]
+"""Packages and filters with which Pillow itself resizes, whatever the sizes."""
 
 
 def by_pillow(
@@ -41,18 +43,22 @@ def middle(height: int, width: int) -> Window:
     return width // 8, height // 16, width - width // 8, height - height // 16
 
 
-@pytest.mark.parametrize("interpolation", FILTERS)
-@pytest.mark.parametrize(("image_size", "size"), SIZES)
+@pytest.mark.parametrize(
+    ("package", "interpolation", "sizes"),
+    [
+        *(("installed", name, sizes) for name in ("bilinear", "bicubic", "lanczos") for sizes in SIZES),
+        *((*case, sizes) for case in BY_PILLOW for sizes in (SIZES[0], SIZES[6])),
+    ],
+)
 @pytest.mark.parametrize("part", [None, middle], ids=["whole", "middle"])
-@pytest.mark.parametrize("package", ["installed", "missing"])
 def test_resized_bytes_are_those_of_pillow(
     monkeypatch: pytest.MonkeyPatch,
-    image_size: tuple[int, int],
-    size: tuple[int, int],
-    interpolation: Interpolation,
-    part: Callable[[int, int], Window] | None,
     package: str,
+    interpolation: Interpolation,
+    sizes: tuple[tuple[int, int], tuple[int, int]],
+    part: Callable[[int, int], Window] | None,
 ) -> None:
+    image_size, size = sizes
     if package == "missing":
         monkeypatch.setitem(sys.modules, "cykooz_resizer", None)
         monkeypatch.setattr(resampling, "_package", vars(resampling)["_package"].__wrapped__)
