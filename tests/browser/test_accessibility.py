@@ -1,6 +1,4 @@
-"""Accessibility of every view, with axe-core in both schemes and at both widths, and the size of the page."""
-
-import sys
+"""Accessibility of every view, with axe-core in both schemes and at both widths."""
 
 import pytest
 from playwright.sync_api import Browser, FloatRect, Locator, expect
@@ -46,37 +44,3 @@ def height(element: Locator) -> float:
 def row_of(element: Locator) -> FloatRect | None:
     row = element.locator("xpath=ancestor::tr")
     return row.bounding_box() if row.count() else None
-
-
-# Transferred and decoded bytes of the page's own files, without images and answers.
-WEIGHT = """() => {
-  const own = /[/]page[/][^/]+[.](js|css|svg)$/;
-  const files = performance.getEntriesByType("resource").filter((file) => own.test(file.name));
-  const all = [...performance.getEntriesByType("navigation"), ...files];
-  const sum = (key) => all.reduce((total, file) => total + file[key], 0);
-  return [all.length, sum("transferSize"), sum("decodedBodySize")];
-}"""
-
-
-def test_page_weighs_little(browser: Browser, recording_server: RecordingServer) -> None:
-    """Print the time to paint but do not check it, because it depends on the machine."""
-    with open_page(browser, recording_server.address) as page:
-        expect(page.get_by_role("heading", level=1)).to_have_text("Try")
-        page.wait_for_load_state("networkidle")
-        number, first, _ = page.evaluate(WEIGHT)
-        paints = "performance.getEntriesByName('first-contentful-paint')"
-        paint = page.wait_for_function(f"{paints}[0]?.startTime").json_value()
-        for link in page.get_by_role("navigation").get_by_role("link").all():
-            link.click()
-            expect(link).to_have_attribute("aria-current", "page")
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
-        _, sent, unpacked = page.evaluate(WEIGHT)
-        sys.stdout.write(
-            f"first view {first / 1000:.0f} kB in {number} files, painted after {paint:.0f} ms; "
-            f"all views {sent / 1000:.0f} kB, {unpacked / 1000:.0f} kB unpacked\n"
-        )
-        # Each protocol has a file that writes its requests, and Try also explains, compares and lists images.
-        assert number <= 46
-        # What Explain, Compare and Batch had of their own came later; together the views have become lighter.
-        assert first < 92_000
-        assert sent < 113_000

@@ -15,7 +15,6 @@ from app.plugins.recording.inferences import Inferences
 from app.plugins.recording.query.reader import RecordingReader
 from app.plugins.recording.stores.sqlite_store import SqliteStore
 from app.plugins.recording.stores.store import parse_dsn
-from tests.support.data.chariot import Client
 from tests.support.data.recorded_rows import ALL_IDS, ALL_ROWS
 from tests.support.servers.apps import app_with_models, app_with_parts
 from tests.support.servers.grpc_server import build_engine
@@ -119,24 +118,3 @@ def test_recording_responses_conform_to_schema(
 ) -> None:
     case = recordings_schema[path]["GET"].Case(path_parameters=path_parameters, query=query)
     case.validate_response(case.call(), checks=CHECKS)
-
-
-@pytest.mark.parametrize("path", ["/schema", "/schema/openapi.json"])
-def test_every_operation_has_summary_and_response(client: Client, path: str) -> None:
-    document = client.get(path).json()
-    assert document["openapi"].startswith("3.1")
-    operations = [
-        (route, method, operation)
-        for route, methods in document["paths"].items()
-        for method, operation in methods.items()
-    ]
-    assert len(operations) >= 19
-    for route, method, operation in operations:
-        assert operation["summary"], (route, method)
-        assert operation["responses"]["200"], (route, method)
-
-
-def test_shared_path_documents_both_protocols(client: Client) -> None:
-    operation = client.get("/schema").json()["paths"]["/v2/models/{target}/infer"]["post"]
-    assert operation["tags"] == ["chariot-v2-kserve", "kserve-v2"]
-    assert len(operation["requestBody"]["content"]["application/json"]["schema"]["anyOf"]) == 2

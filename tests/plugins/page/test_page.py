@@ -72,7 +72,7 @@ def test_page_files_have_their_content_types_and_are_small(client: TestClient[Li
         assert response.headers["content-type"] == types[file.suffix]
         assert response.content == file.read_bytes()
         downloaded += response.num_bytes_downloaded
-    assert 20_000 < downloaded < 150_000
+    assert 20_000 < downloaded < 100_000
 
 
 def test_page_files_are_compressed_and_304_if_unchanged(client: TestClient[Litestar]) -> None:
