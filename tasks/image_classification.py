@@ -8,20 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import invalid, quote_value
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
 from tasks.saliency.probe import probe_parameters
 from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem, ImageTask
-
-CLASSIFICATION_OUTPUTS = (
-    TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
-    TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),
-    TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
-    TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
-)
-"""The output tensors of classifications of images and texts."""
 
 
 class LabelledScore(msgspec.Struct, frozen=True):
@@ -32,7 +24,7 @@ class LabelledScore(msgspec.Struct, frozen=True):
 
 
 class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The class scores of one image or text: `scores` (N,) float32, 0..1, of N `labels`.
+    """The class scores of one image: `scores` (N,) float32, 0..1, of N `labels`.
 
     `class_ids` are the numbers of the classes; None for 0, 1, 2 ...
     """
@@ -53,36 +45,28 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             np.array(range(len(prediction.labels)) if prediction.class_ids is None else prediction.class_ids)
             for prediction in predictions
         ]
-        labels = [prediction.labels for prediction in predictions]
-        return (
-            count_tensor("num_classes", labels),
-            stack_numbers("class_ids", class_ids, Datatype.INT32),
-            stack_text("labels", labels),
-            stack_numbers("scores", [prediction.scores for prediction in predictions]),
-        )
+        count, labels, scores = stack_labelled("num_classes", predictions)
+        return count, stack_numbers("class_ids", class_ids, Datatype.INT32), labels, scores
 
 
 ClassificationInput = ImageItem[SelectionParameters]
 ImageClassifier = Model[ClassificationInput, Classification]
 
 
-class ClassSelection:
-    """The part of the classification of images and texts that is the same.
-
-    Classes come by descending score: the best one for the action `predict`, all for `predict_proba` (default).
-    """
-
-    parameters_type = SelectionParameters
-    outputs = CLASSIFICATION_OUTPUTS
-
-    def postprocess(self, item: Any, prediction: Classification, /) -> Classification:
-        return _select_classes(prediction, item.parameters)
-
-
-class ImageClassification(ClassSelection, ImageTask[SelectionParameters, Classification]):
-    """Return the classes of an image."""
+class ImageClassification(ImageTask[SelectionParameters, Classification]):
+    """Return the classes of an image by descending score: the best for `predict`, all for `predict_proba` (default)."""
 
     task_type = TaskType.IMAGE_CLASSIFICATION
+    parameters_type = SelectionParameters
+    outputs = (
+        TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
+        TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),
+        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+    )
+
+    def postprocess(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
+        return _select_classes(prediction, item.parameters)
 
     def targets(
         self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /

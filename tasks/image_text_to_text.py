@@ -6,7 +6,7 @@ from typing import Self
 import msgspec
 
 from tasks.image_segmentation import SegmentedObject
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, check_text, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
@@ -19,6 +19,7 @@ from tasks.text.generation import (
     check_messages,
     check_sampling,
     image_count,
+    read_texts,
     within_limits,
 )
 from tasks.text.stopping import cut, generate
@@ -260,10 +261,6 @@ def _is_text(request: InferenceRequest, index: int) -> bool:
 def _texts(request: InferenceRequest) -> Sequence[str]:
     texts: list[str] = []
     for index, tensor in enumerate(request.inputs):
-        elements = tensor.elements if isinstance(tensor, BytesTensor) and _is_text(request, index) else ()
-        for position, element in enumerate(elements):
-            try:
-                texts.append(element.text())
-            except InferenceError as error:
-                raise error.with_prefix(f"inputs[{index}].data[{position}]") from None
+        if isinstance(tensor, BytesTensor) and _is_text(request, index):
+            texts += read_texts(tensor, f"inputs[{index}].data")
     return texts

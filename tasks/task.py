@@ -15,8 +15,8 @@ from tasks.inference.tensor import TensorSpec
 InputKind = Literal["image", "question", "text", "tensor"]
 """What a task takes: an image, an image with questions, a text, or any tensors."""
 
-ResultKind = Literal["classes", "objects", "entities", "texts", "tensors"]
-"""What a task returns: all classes with the best first, objects in an image, entities in a text, texts, or tensors."""
+ResultKind = Literal["classes", "objects", "texts", "tensors"]
+"""What a task returns: all classes with the best first, objects in an image, texts, or tensors."""
 
 Geometry = Literal["box", "oriented", "contour"]
 """The shape of an object: the fields of `DetectedObject`, `OrientedObject` or `SegmentedObject` (`tasks.shapes`)."""
@@ -34,7 +34,7 @@ class _Iterable(type):
 
 
 class TaskType(str, metaclass=_Iterable):
-    """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task.
+    """The task types of the Chariot page with its spelling, text generation, and TENSOR for models without a task.
 
     Commands, page, export, evaluation, metrics and drift read what a task type takes and returns. Explanations measure
     how important the `explains` of an input are for a score; those of texts only models with a method of their own.
@@ -53,8 +53,6 @@ class TaskType(str, metaclass=_Iterable):
     ORIENTED_OBJECT_DETECTION: "ClassVar[TaskType]"
     IMAGE_SEGMENTATION: "ClassVar[TaskType]"
     IMAGE_TEXT_TO_TEXT: "ClassVar[TaskType]"
-    TEXT_CLASSIFICATION: "ClassVar[TaskType]"
-    TOKEN_CLASSIFICATION: "ClassVar[TaskType]"
     TEXT_GENERATION: "ClassVar[TaskType]"
     TENSOR: "ClassVar[TaskType]"
 
@@ -104,8 +102,6 @@ TaskType.OBJECT_DETECTION = TaskType.add("OBJECT_DETECTION", "image", "objects",
 TaskType.ORIENTED_OBJECT_DETECTION = TaskType.add("ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented")
 TaskType.IMAGE_SEGMENTATION = TaskType.add("IMAGE_SEGMENTATION", "image", "objects", "pixels", "contour")
 TaskType.IMAGE_TEXT_TO_TEXT = TaskType.add("IMAGE_TEXT_TO_TEXT", "question", "texts")
-TaskType.TEXT_CLASSIFICATION = TaskType.add("TEXT_CLASSIFICATION", "text", "classes")
-TaskType.TOKEN_CLASSIFICATION = TaskType.add("TOKEN_CLASSIFICATION", "text", "entities")
 TaskType.TEXT_GENERATION = TaskType.add("TEXT_GENERATION", "text", "texts")
 TaskType.TENSOR = TaskType.add("TENSOR", "tensor", "tensors", "numbers")
 

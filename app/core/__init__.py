@@ -24,8 +24,6 @@ plugin = Plugin(
         "TokenUsage": Ref("tasks.task:TokenUsage"),
         "Generation": Ref("tasks.text_generation:Generation"),
         "TextGenerationParameters": Ref("tasks.text_generation:TextGenerationParameters"),
-        "Entities": Ref("tasks.token_classification:Entities"),
-        "TokenParameters": Ref("tasks.token_classification:TokenParameters"),
         "SelectionParameters": Ref("tasks.vision.filtering:SelectionParameters"),
     },
     commands=(

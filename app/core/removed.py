@@ -52,6 +52,11 @@ REMOVED = {
     "predict --no-show": "leave it out, terminals show no images",
     "predict --show": "write the image to a file with `--draw`",
     "tune": "compare settings with `charioteer run`, which shows the images a second (docs/performance.md)",
+    **dict.fromkeys(
+        ("task type TEXT_CLASSIFICATION", "task type TOKEN_CLASSIFICATION"),
+        "serve the model with KServe's Hugging Face server or vLLM, or declare TENSOR for an ONNX graph of its token "
+        "ids",
+    ),
     **dict.fromkeys(("layout rt-detr", "layout torchvision"), "declare detections, which reads the same outputs"),
     "setting compile": "leave it out: models of transformers are not compiled; `charioteer export` makes ONNX of many",
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",
@@ -61,8 +66,8 @@ REMOVED = {
     "shadow --slice": "measure slices of the recorded answers with `charioteer evaluate --recorded STORE --slice`",
     "shadow --cluster": "compare slices of the images with `charioteer evaluate --slice`",
 }
-"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, ``layout rt-detr``, a
-content type, or a path such as ``/v2/models/*/generate``.
+"""Sentences by name: ``tune``, ``inferences --sql``, ``run --protocol grps``, ``setting mlflow``, ``layout rt-detr``,
+``task type TEXT_CLASSIFICATION``, a content type, or a path such as ``/v2/models/*/generate``.
 
 An option of `serve` is also looked up for its environment variable and its key in the file of ``--config``.
 """

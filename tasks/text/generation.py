@@ -9,6 +9,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, check_unicode, too_large
 from tasks.inference.parameters import InputParameters
 from tasks.inference.request import Fraction, JsonObject, Positive, TextList
+from tasks.inference.tensor import BytesTensor
 
 _MAX_STOPS = 4
 _MAX_STOP_LENGTH = 1000
@@ -16,6 +17,17 @@ _MAX_SCHEMA_BYTES = 64 * 1024
 
 JSON_SCHEMA = "json_schema"
 """The path of the parameter, for errors of models."""
+
+
+def read_texts(tensor: BytesTensor, path: str) -> list[str]:
+    """Return the elements of a tensor, which are at `path`. Raise INVALID_REQUEST for one that is not text."""
+    texts: list[str] = []
+    for index, element in enumerate(tensor.elements):
+        try:
+            texts.append(element.text())
+        except InferenceError as error:
+            raise error.with_prefix(f"{path}[{index}]") from None
+    return texts
 
 
 class MessagePart(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """Filter predictions by score, label and number, and boxes by their overlaps."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -49,17 +48,6 @@ class SelectionParameters(InputParameters, frozen=True, kw_only=True):
     top_k: Positive | None = None
     labels: TextList | None = None
     candidate_labels: TextList | None = None
-
-
-ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
-
-
-def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
-    """Return the parameters, whose path is `path`; reject `candidate_labels`: the model has fixed classes."""
-    if parameters.candidate_labels is not None:
-        message = "Expected none: the model has classes of its own; choose among them with labels"
-        raise invalid(message, f"{path}.candidate_labels")
-    return parameters
 
 
 def check_candidate_labels(parameters: SelectionParameters, path: str) -> None:

@@ -12,7 +12,7 @@ from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Labelled,
 from tasks.saliency.probe import probe_parameters, select_targets
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
-from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
+from tasks.vision.filtering import SelectionParameters, check_candidate_labels
 from tasks.vision.header import JPEG_START, ImageHeader, read_header
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.tiff import TIFF_STARTS, check_tags, tile_pixels
@@ -123,7 +123,8 @@ class ImageTask(Generic[ParametersT, PredictionT]):
             if self._open_vocabulary:
                 self.check_classes(parameters, limits, path)
             elif parameters.candidate_labels is not None:
-                reject_candidate_labels(parameters, path)
+                message = "Expected none: the model has classes of its own; choose among them with labels"
+                raise invalid(message, f"{path}.candidate_labels")
             images = read_images(tensor, budget, f"inputs[{index}]")
             items = [ImageItem(image, parameters, parameters.score_threshold) for image in images]
             own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)

@@ -24,19 +24,6 @@ HTML_NAME = "<img src=x onerror=alert(1)>"
 
 DRIFT_WINDOW = 30
 TEXT_MODELS = {
-    "text_classification": """
-class Model:
-    def predict(self, text: str) -> dict[str, float]:
-        return {"positive": 0.75, "negative": 0.25}
-""",
-    "token_classification": """
-import re
-
-class Model:
-    def predict(self, text: str) -> list[dict[str, object]]:
-        words = re.finditer(r"(?<=\\w )[A-Z]\\w+", text)
-        return [{"entity_group": "NAME", "score": 1.0, "start": word.start(), "end": word.end()} for word in words]
-""",
     "text_generation": """
 class Model:
     def predict(self, text: str) -> str:

@@ -121,7 +121,6 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
 CONTENTS: dict[str, list[object]] = {
     "a star · left": [{"prompt": "What?", "answer": "a star"}, {"prompt": "Where?", "answer": "left"}],
     "word " * 32 + "…": [{"generated_text": "word " * 100}],
-    "NAME": [{"entity_group": "NAME", "score": 1, "word": "Ada", "start": 0, "end": 3}],
     '{"name":"y","datatype":"FP32","shape":[1],"data":[1]}': [
         {"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}
     ],
@@ -133,7 +132,7 @@ def test_records_without_labels_are_listed_by_their_content(browser: Browser, se
     query = {"limit": 1, "model": "classifier"}
     (inference,) = httpx.get(f"{server}/inferences", params=query, timeout=60).json()["inferences"]
     inferences = [
-        inference | {"records": records, "task_type": "TOKEN_CLASSIFICATION", "id": str(index), "image": None}
+        inference | {"records": records, "task_type": "TEXT_GENERATION", "id": str(index), "image": None}
         for index, records in enumerate(CONTENTS.values())
     ]
     with open_page(browser, f"{server}/#recorded") as page:

@@ -237,7 +237,7 @@ def test_tensors_and_texts_work_over_every_protocol(
         for model, label, value, expected in (
             ("half_plus_two", "Tensors by name, as JSON", '{"x": [1, 2, 5]}', "2.5"),
             ("greeter", "", "", "text"),
-            ("text_classification", "Text", QUESTION, "label"),
+            ("text_generation", "Text", "one", "one, one"),
         ):
             page.goto(f"{server}/#try?model={model}")
             expect(page.get_by_role("combobox", name="Model")).to_have_value(model)

@@ -9,11 +9,13 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.core import removed
+from app.core.assembly.models import describe
 from app.core.cli.serve import command, unknown_variables
 from app.core.removed import REMOVED
 from app.core.server.http.errors import create_error_handlers
 from app.core.settings.model import ModelError, read_settings
 from tests.support.command_line import charioteer
+from tests.support.models.model_folders import source_at, write_model
 
 OPTIONS = sorted(name for name in REMOVED if re.fullmatch(r".* --[\w-]+", name))
 
@@ -33,6 +35,7 @@ def old_names(monkeypatch: pytest.MonkeyPatch) -> None:
         "serve --old-url": "use --new-url",
         "run --to old": "use new",
         "setting old": "use new",
+        "task type OLD": "use new",
         "/v2/*/old": "use /new",
     }
     for name, advice in names.items():
@@ -58,10 +61,18 @@ def test_variable_names_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("old_names")
-def test_setting_of_a_model_names_its_successor(tmp_path: Path) -> None:
-    (tmp_path / "model-settings.json").write_text(json.dumps({"old": 1}))
-    with pytest.raises(ModelError, match=r"; the setting old was removed in version 0\.3: use new$"):
+@pytest.mark.parametrize(("setting", "name"), [({"old": 1}, "setting old"), ({"task_type": "OLD"}, "task type OLD")])
+def test_setting_of_a_model_names_its_successor(tmp_path: Path, setting: dict[str, object], name: str) -> None:
+    (tmp_path / "model-settings.json").write_text(json.dumps(setting))
+    with pytest.raises(ModelError, match=rf"; the {name} was removed in version 0\.3: use new$"):
         read_settings(tmp_path)
+
+
+@pytest.mark.usefixtures("old_names")
+def test_task_type_of_a_class_names_its_successor(tmp_path: Path) -> None:
+    code = "class Model:\n    task_type = 'OLD'\n\n    def predict(self, text): ...\n"
+    with pytest.raises(ModelError, match=r"the task type OLD was removed in version 0\.3: use new$"):
+        describe(source_at(write_model(tmp_path, code, task_type=None)))
 
 
 @pytest.mark.usefixtures("old_names")

@@ -92,9 +92,9 @@ def test_unknown_parameter_is_rejected_with_the_known_ones(name: str, message: s
 
 
 def test_text_model_that_is_asked_for_an_image_names_ask_text(tmp_path: Path) -> None:
-    code = "class Model:\n    def predict(self, text):\n        return {text: 1.0}\n"
-    folder = write_model(tmp_path / "m", code, task_type="TEXT_CLASSIFICATION")
+    code = "class Model:\n    def predict(self, text):\n        return text\n"
+    folder = write_model(tmp_path / "m", code, task_type="TEXT_GENERATION")
     model = InProcessModel(folder, allow_code=True)
     for question in (SCENE, "a text"):
-        with pytest.raises(InferenceError, match="got one of TEXT_CLASSIFICATION; pass a text to ask_text"):
+        with pytest.raises(InferenceError, match="got one of TEXT_GENERATION; pass a text to ask_text"):
             model.ask(question)

@@ -8,9 +8,7 @@ import pytest
 from tasks.image_classification import Classification
 from tasks.object_detection import Detections
 from tasks.task import TextChunk, TokenUsage
-from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
-from tasks.token_classification import Entities, TaggedText, TokenClassification, TokenParameters
 
 
 @pytest.mark.parametrize("score", [0.1, 0.3, 0.7, 0.9, 0.999, 1.0, 0.0, 0.1234567])
@@ -40,31 +38,8 @@ def test_keypoints_of_some_images_are_padded_with_zeros() -> None:
     assert "keypoints" not in {tensor.name for tensor in Detections.stack([posed(None)])}
 
 
-ITEM = TextItem("abc", "inputs[0].data[0]")
-ENTITIES = Entities(
-    labels=["A", "B", "A"],
-    scores=np.array([0.3, 0.9, 0.6], np.float32),
-    words=["x", "y", "z"],
-    spans=np.array([[0, 1], [2, 3], [4, 6]], np.int32),
-)
-
-
 def generation_input(text: str, **parameters: object) -> ContinuedText:
-    return ContinuedText(TextItem(text, "inputs[0].data[0]"), TextGenerationParameters(**parameters))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        (TokenParameters(), ["x", "y", "z"]),
-        (TokenParameters(score_threshold=0.5), ["y", "z"]),
-        (TokenParameters(labels=("A",)), ["x", "z"]),
-        (TokenParameters(top_k=2), ["y", "z"]),
-    ],
-)
-def test_filtered_entities_keep_the_order_of_the_text(parameters: TokenParameters, words: list[str]) -> None:
-    refined = TokenClassification().postprocess(TaggedText(ITEM, parameters), ENTITIES)
-    assert [record.word for record in refined.records()] == words
+    return ContinuedText(text, "inputs[0].data[0]", TextGenerationParameters(**parameters))  # type: ignore[arg-type]
 
 
 def test_generation_may_include_the_full_text() -> None:

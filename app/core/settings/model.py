@@ -236,9 +236,10 @@ def _known_names(error_text: str) -> str:
     """Return the known names if `error_text` is about an unknown field or choice, else ""."""
     if not (unknown := _UNKNOWN.match(error_text)):
         return ""
-    if "unknown field" in unknown[0] and (advice := removed_advice(f"setting {unknown[2]}")):
-        return f"; the {advice}"
     is_task = unknown[1] == "task_type"
+    kind = "task type" if is_task else "setting"
+    if (is_task or "unknown field" in unknown[0]) and (advice := removed_advice(f"{kind} {unknown[2]}")):
+        return f"; the {advice}"
     known = all_task_types() if is_task else known_names(registry().model_settings, unknown[1] or "")
     return f"; known are {', '.join(known)}{registry().advice()}"
 

@@ -27,7 +27,7 @@ from app.samples import SAMPLE_TEXT, sample_image
 from metadata.model import ModelMetadata, Origin
 from tasks.inference.error import InferenceError, truncate
 from tasks.inference.limits import Limits
-from tasks.text.request import TEXT_INPUT
+from tasks.text_generation import TEXT_INPUT
 from tasks.vision.image import decode_image
 from tasks.vision.request import IMAGE_INPUT
 

@@ -132,7 +132,10 @@ def read_truths(
         way_on = "; --reason any measures those of all rules" if reason == RANDOM_SAMPLE else ""
         raise EvaluationError(f"No inference with --reason {reason} has a truth{way_on}")
     recorded_model = only_model({f"{item.model}:{item.version}" for item in found}, "truths")
-    task = TaskType(found[0].task_type)
+    try:
+        task = TaskType(found[0].task_type)
+    except ValueError as error:
+        raise EvaluationError(f"{recorded_model} cannot be measured: {error}") from None
     # Recall and average precision would be too low if labels were missing, so other truths are left out.
     complete = [
         (item, item.truth.records)

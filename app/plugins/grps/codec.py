@@ -23,7 +23,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, Prediction
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 from tasks.task import TaskType
-from tasks.text.request import TEXT_INPUT
+from tasks.text_generation import TEXT_INPUT
 
 _NO_DEFAULT = 'Expected the name of a model: none is set as default with "default": true in its model-settings.json'
 

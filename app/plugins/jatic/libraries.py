@@ -23,7 +23,6 @@ _GEOMETRIES = {
     TaskType.OBJECT_DETECTION: "boxes",
     TaskType.ORIENTED_OBJECT_DETECTION: "boxes",
     TaskType.IMAGE_SEGMENTATION: "masks",
-    TaskType.TOKEN_CLASSIFICATION: "spans",
 }
 _SIDES = {TaskType.OBJECT_DETECTION: 4, TaskType.ORIENTED_OBJECT_DETECTION: 5}
 """Numbers of a box."""
@@ -124,7 +123,7 @@ def read_order(answer: object, path: str, task_type: TaskType) -> object:
 
     Raise MODEL_FAILED if the numbers of rows fit no order.
     """
-    if task_type in (TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION):
+    if task_type is TaskType.IMAGE_CLASSIFICATION:
         return _read_scores(answer)
     if task_type is TaskType.IMAGE_SEGMENTATION and hasattr(type(answer), "__array_interface__"):
         return array(answer, path)  # a label map as an image of Pillow

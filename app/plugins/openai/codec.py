@@ -31,7 +31,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TextChunk, TextPrediction, TokenUsage
-from tasks.text.request import TEXT_INPUT
+from tasks.text_generation import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
 _SEEDS = 1 << 64

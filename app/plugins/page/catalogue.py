@@ -46,7 +46,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     layout: str = ""
     labels: Sequence[str] = ()
     colours: Sequence[str] = ()
-    streams: bool = False
     inputs: Sequence[TensorSpec] = ()
     outputs: Sequence[TensorSpec] = ()
     memory: int | None = None
@@ -110,7 +109,6 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         task_type=str(description.task_type),
         **{name: getattr(description, name) for name in shared},
         colours=[_hex(colours[label]) for label in description.labels],
-        streams=servable.streams,
         inputs=servable.inputs,
         outputs=servable.outputs,
         memory=servable.resident_bytes,

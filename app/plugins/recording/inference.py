@@ -154,7 +154,7 @@ def summarize(records: Sequence[Mapping[str, object]], task_type: str) -> str:
         # The best class comes first.
         best = (records[0][name] for name in ("label", "score") if name in records[0])
         return " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in best)
-    labels = Counter(str(record[name]) for record in records for name in ("label", "entity_group") if name in record)
+    labels = Counter(str(record["label"]) for record in records if "label" in record)
     if labels:
         return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
     texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]

@@ -38,8 +38,6 @@ if TYPE_CHECKING:  # a type checker cannot read the plugins; a test compares the
     from tasks.task import TokenUsage as TokenUsage
     from tasks.text_generation import Generation as Generation
     from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
-    from tasks.token_classification import Entities as Entities
-    from tasks.token_classification import TokenParameters as TokenParameters
     from tasks.vision.filtering import SelectionParameters as SelectionParameters
 
 _PACKAGES = ("app", "metadata", "tasks")

@@ -73,8 +73,8 @@ def test_warnings_of_numpy_are_not_printed(tmp_path: Path) -> None:
 
 
 def test_model_of_texts_is_tried_on_a_text(tmp_path: Path) -> None:
-    code = "class Model:\n    def predict(self, text):\n        return {'good': 1.0}\n"
-    folder = write_model(tmp_path / "moods", code, task_type="TEXT_CLASSIFICATION")
+    code = "class Model:\n    def predict(self, text):\n        return 'good'\n"
+    folder = write_model(tmp_path / "moods", code, task_type="TEXT_GENERATION")
     assert "Tried on one text, 1 result in " in checked(folder, "--allow-code")
 
 

@@ -149,7 +149,7 @@ def test_files_of_other_exporters_do_not_change_the_contract(tmp_path: Path) -> 
     file = write_graph(tmp_path, {"scores": np.array([[0.25, 0.75]], np.float32)}, **names)
     write_metadata(tmp_path, metadata(CLASSIFICATION, ["a", "b"]))
     (tmp_path / "labels.txt").write_text("v\nw\n")
-    (tmp_path / "config.json").write_text('{"architectures": ["BertForTokenClassification"], "id2label": {"0": "z"}}')
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForMaskedLM"], "id2label": {"0": "z"}}')
     (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0.5, 0.5, 0.5], "size": {"shortest_edge": 8}}')
     facts = facts_of(file)
     assert [facts[topic].value for topic in ("labels", "input size", "mean")] == ["2: a, b", "10x20", "0, 0, 0"]

@@ -30,7 +30,6 @@ def test_model_is_described_with_tensors_and_parameters() -> None:
     entry = entry_of(model_source("detector", labels=labels, **settings))
     assert (entry.name, entry.version, entry.latest, entry.state) == ("detector", "1", True, "READY")
     assert (entry.chariot_id, entry.default, entry.task_type) == ("abc", True, "OBJECT_DETECTION")
-    assert not entry.streams
     assert [(tensor.name, tensor.datatype, tensor.shape) for tensor in entry.inputs] == [("image", "BYTES", (-1,))]
     assert [tensor.name for tensor in entry.outputs] == ["num_detections", "labels", "scores", "boxes"]
     # The model's defaults override those of the task; names unknown to the task are left out.

@@ -155,7 +155,7 @@ def test_feature_of_wrong_type_is_rejected(datatype: Datatype, value: object, st
     assert post_examples(fake_model, "regress", {"x": value}) == (status, message)
 
 
-MODELS = ("classifier", "detector", "teller", "sorter", "tagger", "half_plus_two", "echo-pair", "echo-int64", "greeter")
+MODELS = ("classifier", "detector", "teller", "continuer", "half_plus_two", "echo-pair", "echo-int64", "greeter")
 
 
 @pytest.fixture(scope="module")

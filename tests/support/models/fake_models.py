@@ -1,6 +1,5 @@
 """Provide models without a framework, with predictable answers: each finds the bright part of a dark image."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +16,7 @@ from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
-from tasks.token_classification import Entities, TaggedText, TokenClassification
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import Image
 
@@ -87,29 +84,9 @@ def answer_with_size(inputs: Sequence[PromptedImage]) -> Sequence[Answers]:
     ]
 
 
-def classify_text(inputs: Sequence[ClassifiedText]) -> Sequence[Classification]:
-    """Return the share of each colour among the colours in the text."""
-    counts = [np.array([sample.item.text.count(label) for label in LABELS], np.float64) for sample in inputs]
-    return [Classification(labels=LABELS, scores=(c / max(c.sum(), 1)).astype(np.float32)) for c in counts]
-
-
-def tag_colours(inputs: Sequence[TaggedText]) -> Sequence[Entities]:
-    """Return every colour in the text, in order, with falling scores."""
-    results: list[Entities] = []
-    for sample in inputs:
-        spans = [match.span() for match in re.finditer("|".join(LABELS), sample.item.text)]
-        words = [sample.item.text[start:end] for start, end in spans]
-        scores = np.array([1 / (1 + index) for index in range(len(spans))], np.float32)
-        places = np.array(spans, np.int32).reshape(-1, 2)
-        results.append(Entities(labels=["COLOUR"] * len(spans), scores=scores, words=words, spans=places))
-    return results
-
-
 def generate_prefix(inputs: Sequence[ContinuedText]) -> Sequence[Generation]:
     """Return the first `max_new_tokens` characters of the text, in capitals if sampling is on."""
-    prefixes = [
-        (sample.item.text[: sample.parameters.max_new_tokens], sample.parameters.temperature) for sample in inputs
-    ]
+    prefixes = [(sample.text[: sample.parameters.max_new_tokens], sample.parameters.temperature) for sample in inputs]
     return [Generation(text.upper() if temperature else text) for text, temperature in prefixes]
 
 
@@ -123,8 +100,6 @@ FAKE_MODELS: dict[str, tuple[TaskType, Any, Callable[[Sequence[Any]], Sequence[A
     "oriented": (TaskType.ORIENTED_OBJECT_DETECTION, OrientedObjectDetection(), detect_oriented),
     "segmenter": (TaskType.IMAGE_SEGMENTATION, ImageSegmentation(), segment),
     "teller": (TaskType.IMAGE_TEXT_TO_TEXT, ImageTextToText(), answer_with_size),
-    "sorter": (TaskType.TEXT_CLASSIFICATION, TextClassification(), classify_text),
-    "tagger": (TaskType.TOKEN_CLASSIFICATION, TokenClassification(), tag_colours),
     "continuer": (TaskType.TEXT_GENERATION, TextGeneration(), generate_prefix),
     "failing": (TaskType.OBJECT_DETECTION, ObjectDetection(), fail),
 }

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.models.tiny_models import TINY, bert_tokenizer, byte_tokenizer, label_config, random_model, save, t
+from tests.support.models.tiny_models import TINY, bert_tokenizer, byte_tokenizer, random_model, save, t
 
 
 def llama_config(vocabulary_size: int, **changes: Any) -> dict[str, Any]:
@@ -203,50 +203,6 @@ def grounding_dino(folder: Path) -> Path:
 
 def bert_config(tokenizer: Any) -> dict[str, Any]:
     return {"vocab_size": len(tokenizer), "max_position_embeddings": 64, **TINY}
-
-
-def text_classifier(folder: Path) -> Path:
-    tokenizer = bert_tokenizer()
-    config = t.BertConfig(**bert_config(tokenizer), **label_config())
-    return save(folder, random_model(lambda: t.BertForSequenceClassification(config), 60), tokenizer)
-
-
-def roberta_classifier(folder: Path) -> Path:
-    """As some lie on the hub, with a tokenizer that does not say how long a text may be."""
-    tokenizer = bert_tokenizer()
-    tokenizer.model_max_length = 10**30
-    config = t.RobertaConfig(**bert_config(tokenizer), pad_token_id=0, **label_config())
-    return save(folder, random_model(lambda: t.RobertaForSequenceClassification(config), 60), tokenizer)
-
-
-def gpt2_classifier(folder: Path, padding: int | None = 256) -> Path:
-    tokenizer = byte_tokenizer()
-    config = t.GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=32, n_layer=2, n_head=2,
-                          pad_token_id=padding, **label_config())  # fmt: skip
-    return save(folder, random_model(lambda: t.GPT2ForSequenceClassification(config), 60), tokenizer)
-
-
-def gpt2_classifier_without_padding(folder: Path) -> Path:
-    return gpt2_classifier(folder, None)
-
-
-def fnet_classifier(folder: Path) -> Path:
-    """A model that mixes all places of a text, and knows no mask."""
-    tokenizer = bert_tokenizer()
-    tokenizer.model_input_names = ["input_ids", "token_type_ids"]
-    config = t.FNetConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, intermediate_size=48,
-                          max_position_embeddings=64, **label_config())  # fmt: skip
-    return save(folder, random_model(lambda: t.FNetForSequenceClassification(config), 60), tokenizer)
-
-
-TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-
-
-def token_classifier(folder: Path) -> Path:
-    tokenizer = bert_tokenizer()
-    config = t.BertConfig(**bert_config(tokenizer), id2label=dict(enumerate(TAGS)),
-                          label2id={tag: number for number, tag in enumerate(TAGS)})  # fmt: skip
-    return save(folder, random_model(lambda: t.BertForTokenClassification(config), 60), tokenizer)
 
 
 def causal_lm(folder: Path) -> Path:

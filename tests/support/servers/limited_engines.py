@@ -25,7 +25,7 @@ LIMITS = Limits(
     max_elements=600, max_values=700, max_entries=30, max_json_depth=12, max_name_length=40, max_prompts=3,
     max_text_length=50, max_new_tokens=20,
 )  # fmt: skip
-MODELS = ("detector", "teller", "continuer", "tagger", "echo-fp32", "echo-bytes")
+MODELS = ("detector", "teller", "continuer", "echo-fp32", "echo-bytes")
 
 
 def engine_with_low_limits() -> Engine:

@@ -14,7 +14,6 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, check_request, convert, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.object_detection import DetectionParameters
-from tasks.token_classification import TokenParameters
 from tasks.vision.filtering import SelectionParameters
 from tests.support.rejection import rejects
 
@@ -116,11 +115,12 @@ def test_convert_names_the_field_without_a_prefix() -> None:
 
 
 def test_unknown_enum_value_is_quoted_and_truncated() -> None:
-    assert rejection(TokenParameters, {"aggregation_strategy": "some"}).message == (
-        "Invalid enum value 'some'; known are average, first, max, none, simple"
-    )
-    error = rejection(TokenParameters, {"aggregation_strategy": "it's " * 1000})
-    assert error.path == "inputs[3].parameters.aggregation_strategy"
+    def error_of(role: str) -> InferenceError:
+        return rejection(GenerationParameters, {"messages": [{"role": role, "content": []}]})
+
+    assert error_of("some").message == "Invalid enum value 'some'; known are assistant, system, user"
+    error = error_of("it's " * 1000)
+    assert error.path == "inputs[3].parameters.messages[0].role"
     assert error.message.startswith("Invalid enum value \"it's it's ")
     assert len(error.message) < 160
 

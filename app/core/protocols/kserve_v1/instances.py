@@ -13,7 +13,7 @@ from app.core.wire.error_paths import move
 from app.core.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
-from tasks.text.request import TEXT_INPUT
+from tasks.text_generation import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
 INPUT_ALIASES: Mapping[str, Sequence[str]] = {

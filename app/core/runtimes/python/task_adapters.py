@@ -11,10 +11,11 @@ from typing import Any, cast
 import msgspec
 
 from app.core.plugins import registry
+from app.core.removed import removed_advice
 from app.core.runtimes.python.outputs.image_objects import read_detections, read_oriented_detections, read_segments
 from app.core.runtimes.python.outputs.labelled_scores import read_classification
 from app.core.runtimes.python.outputs.tensor import read_tensors
-from app.core.runtimes.python.outputs.text import read_answers, read_entities, read_generation
+from app.core.runtimes.python.outputs.text import read_answers, read_generation
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.settings.model import ModelError
 from tasks.image_classification import ImageClassification
@@ -27,10 +28,7 @@ from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tasks.text.generation import JSON_SCHEMA, SamplingParameters, reject_conversation, reject_schema
-from tasks.text.request import TextInput
-from tasks.text_classification import TextClassification
-from tasks.text_generation import TextGeneration, TextGenerationParameters
-from tasks.token_classification import TokenClassification
+from tasks.text_generation import ContinuedText, TextGeneration
 from tasks.vision.request import ImageItem
 
 PROMPTS, PROMPT = "prompts", "prompt"
@@ -92,10 +90,9 @@ def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:
     return {"image": item.image.pixels, PROMPTS: list(item.prompts), "parameters": item.parameters}
 
 
-def _text_arguments(item: TextInput[Any]) -> Mapping[str, object]:
-    if isinstance(item.parameters, TextGenerationParameters):
-        reject_conversation(item.parameters.messages, "messages")
-    return {"text": item.item.text, "parameters": item.parameters}
+def _text_arguments(item: ContinuedText) -> Mapping[str, object]:
+    reject_conversation(item.parameters.messages, "messages")
+    return {"text": item.text, "parameters": item.parameters}
 
 
 TASK_ADAPTERS: Mapping[TaskType, TaskAdapter] = {
@@ -108,8 +105,6 @@ TASK_ADAPTERS: Mapping[TaskType, TaskAdapter] = {
     TaskType.IMAGE_TEXT_TO_TEXT: TaskAdapter(
         ImageTextToText(), "image", _prompt_arguments, read_answers, (PROMPTS, "parameters"), PROMPT
     ),
-    TaskType.TEXT_CLASSIFICATION: TaskAdapter(TextClassification(), "text", _text_arguments, read_classification),
-    TaskType.TOKEN_CLASSIFICATION: TaskAdapter(TokenClassification(), "text", _text_arguments, read_entities),
     TaskType.TEXT_GENERATION: TaskAdapter(
         TextGeneration(), "text", _text_arguments, read_generation, streaming_argument="text"
     ),
@@ -131,7 +126,8 @@ def task_adapter(task_type: object, target: object) -> TaskAdapter:
         name = cast("TaskType", str(task_type))
         adapter = added[name].load() if name in added else TASK_ADAPTERS.get(name)
         if adapter is None:
-            raise ModelError(f"task_type: Expected one of {known}, got {str(task_type)!r}")
+            advice = removed_advice(f"task type {name}")
+            raise ModelError(f"the {advice}" if advice else f"task_type: Expected one of {known}, got {name!r}")
         if not issubclass(adapter.task.parameters_type, SamplingParameters) or getattr(target, JSON_SCHEMA, False):
             return adapter
         return msgspec.structs.replace(adapter, arguments=partial(_without_schema, adapter.arguments))

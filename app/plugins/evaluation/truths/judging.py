@@ -14,7 +14,7 @@ from app.plugins.recording.images import image_path
 from app.plugins.recording.inference import RecordedInference, Truth, check_numbers
 from app.plugins.recording.truth_store import RightAnswer, truth_of_verdict
 from tasks.inference.error import invalid
-from tasks.task import TaskType
+from tasks.task import all_task_types
 
 Kind = str
 """What an answer consists of: the geometry of objects, or else what the task returns."""
@@ -23,11 +23,8 @@ _OBJECTS: Sequence[Kind] = ("box", "oriented", "contour")
 
 
 def kind_of(task_type: str) -> Kind:
-    """Return the kind of the answers of a task type; "" for a request that no model answered."""
-    if not task_type:
-        return ""
-    task = TaskType(task_type)
-    return task.geometry or task.returns
+    """Return the kind of the answers of a task type; "" if no model answered, or this server has no such type."""
+    return next((task.geometry or task.returns for task in all_task_types() if task == task_type), "")
 
 
 def records_by_kind(answer: RightAnswer) -> Mapping[Kind, Records]:

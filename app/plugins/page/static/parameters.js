@@ -17,7 +17,6 @@ const NAMES = {
   stop: "Stop sequences",
   do_sample: "Sampling",
   return_full_text: "Include the prompt in the output",
-  aggregation_strategy: "Aggregation strategy",
 };
 // Parameters with their own controls elsewhere, or without meaning for users of the page.
 const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labels", "messages", "prompts"]);

@@ -1,4 +1,4 @@
-// Results as lists: records with scores, marked texts, dialogues and tensors.
+// Results as lists: records with scores, dialogues and tensors.
 
 import { taskOf } from "./catalogue.js";
 import { button, make, setText } from "./dom.js";
@@ -7,8 +7,8 @@ import { colourOf, swatch } from "./palette.js";
 
 const MAX_ROWS = 200;
 
-// Rows of label, bar and score. `tone` selects the colour; `onhover` receives the index under the pointer or focus, or
-// null. `addAction(label, run)` gives each row a button, and `run` its index.
+// Rows of label, bar and score. `onhover` receives the index under the pointer or focus, or null.
+// `addAction(label, run)` gives each row a button, and `run` its index.
 export function recordList({ onhover = () => {} } = {}) {
   const list = make("ol.records");
   const hiddenCount = make("p.hint", { hidden: "" });
@@ -16,12 +16,12 @@ export function recordList({ onhover = () => {} } = {}) {
   const actions = [];
   let last = [];
 
-  function createRow({ index, label, score, tone = label }) {
+  function createRow({ index, label, score }) {
     const bar = make("span.bar", make("span"));
     bar.firstChild.style.width = `${100 * Math.max(0, Math.min(1, score))}%`;
-    bar.firstChild.style.background = colourOf(tone);
+    bar.firstChild.style.background = colourOf(label);
     const name = make("span.label", { title: label }, label);
-    const record = make("button", { type: "button" }, swatch(tone), name, bar, make("span", scoreText(score)));
+    const record = make("button", { type: "button" }, swatch(label), name, bar, make("span", scoreText(score)));
     for (const event of ["pointerenter", "focus", "click"]) record.addEventListener(event, () => onhover(index));
     for (const event of ["pointerleave", "blur"]) record.addEventListener(event, () => onhover(null));
     const buttons = actions.map(([title, run]) => {
@@ -70,23 +70,6 @@ export function summaryOf(task, records) {
 
 function scoreText(score) {
   return `${(100 * score).toFixed(1)} %`;
-}
-
-// A text with its entities marked. Offsets count code points, as in Python.
-export function markedText(value, entities) {
-  const characters = Array.from(value);
-  const children = [];
-  let position = 0;
-  const inOrder = [...entities].sort((one, other) => one.start - other.start);
-  for (const { start, end, entity_group: group, score } of inOrder) {
-    if (start < position) continue;
-    const note = make("b", `${group} ${scoreText(score)}`);
-    const mark = make("mark", characters.slice(start, end).join(""), note);
-    mark.style.borderColor = colourOf(group);
-    children.push(characters.slice(position, start).join(""), mark);
-    position = end;
-  }
-  return make("p.marked", ...children, characters.slice(position).join(""));
 }
 
 export function tensorList(outputs) {

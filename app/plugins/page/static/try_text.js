@@ -6,7 +6,7 @@ import { locatedShapes } from "./drawing.js";
 import { imageList, imageTryLayout } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
-import { dialogue, markedText, recordList, tensorList } from "./results.js";
+import { dialogue, tensorList } from "./results.js";
 import { session } from "./session.js";
 import { viewer } from "./viewer.js";
 
@@ -143,12 +143,10 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
   return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => prompt.stop() });
 }
 
-export function createTextTry({ tools, root, go, catalogue, model, message }) {
-  const output = make("section.panel.sidebar", { "aria-label": "Results" });
+export function createTextTry({ root, go, model, message }) {
   const status = make("p.hint", { role: "status" });
   const conversation = dialogue("Questions and answers");
-  const form = parameterForm(model, { onfilter: show, onrequest: saveSession });
-  let answer = null;
+  const form = parameterForm(model, { onrequest: saveSession });
   const prompt = promptForm({
     label: "Text",
     value: session.text || EXAMPLE_TEXT,
@@ -158,58 +156,25 @@ export function createTextTry({ tools, root, go, catalogue, model, message }) {
     message,
     isSubmit: isControlEnter,
     onsave: (value) => (session.text = value),
-    onclear() {
-      answer = null;
-      setText(status, "");
-      list.show([]);
-      marked.replaceChildren();
-    },
+    onclear: () => setText(status, ""),
     async onrun(value, signal) {
       if (!value.trim()) throw new Error("Enter a text first.");
       saveSession();
-      if (model.streams) {
-        const started = performance.now();
-        await appendChunks(
-          conversation.add(value),
-          streamAnswer({ root, model, text: value, parameters: form.ownParameters(), signal }),
-        );
-        setText(status, answeredIn(performance.now() - started));
-        return;
-      }
-      setText(status, "Running …");
-      const { top_k, ...low } = { ...form.ownParameters(), score_threshold: 0 };
-      const parameters = tools.observed ? form.requested() : low;
-      const found = await infer({ root, catalogue, model, data: [value], parameters, signal });
-      answer = { value, records: found.outputs[0] };
-      setText(status, answeredIn(found.milliseconds));
-      show();
+      const started = performance.now();
+      await appendChunks(
+        conversation.add(value),
+        streamAnswer({ root, model, text: value, parameters: form.ownParameters(), signal }),
+      );
+      setText(status, answeredIn(performance.now() - started));
     },
   });
-  const list = recordList();
-  const marked = make("div");
 
   function saveSession() {
     session.text = prompt.input.value;
-    session.parameters = form.requested();
+    session.parameters = form.ownParameters();
   }
 
-  function show() {
-    saveSession();
-    if (answer === null) return;
-    const { score, max } = form.filter();
-    const shown = answer.records.filter((record) => record.score >= score).slice(0, max);
-    list.show(
-      shown.map((record, index) => ({
-        index,
-        label: record.label ?? record.word,
-        tone: record.entity_group,
-        score: record.score,
-      })),
-    );
-    if (model.returns === "entities") marked.replaceChildren(markedText(answer.value, shown));
-  }
-
-  output.append(form.element, status, marked, model.streams ? conversation.element : list.element);
+  const output = make("section.panel.sidebar", { "aria-label": "Results" }, status, conversation.element);
   output.append(make("div.row", requestButton(go, model)), form.more);
   saveSession();
   return textTryLayout(model, prompt, output);

@@ -16,7 +16,7 @@ from app.plugins.recording.inference import (
     check_numbers,
     image_columns,
 )
-from app.plugins.recording.stores.rows import finite_or_none, label_of
+from app.plugins.recording.stores.rows import finite_or_none
 
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
@@ -142,7 +142,7 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         **msgspec.structs.asdict(inference),
         "duration_us": inference.duration,
         **image_columns(inference.image),
-        "labels": records and [label if isinstance(label, str) else None for label in map(label_of, records)],
+        "labels": records and [label if isinstance(label := record.get("label"), str) else None for record in records],
         "scores": records and [finite_or_none(record.get("score")) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),

@@ -161,13 +161,12 @@ export function extend(container, { main, tools }) {
   function summarise({ error: errorKind, message, task_type: task, records }) {
     if (errorKind) return { content: [message || errorKind], score: null };
     if (!records?.length) return { content: [make("span.hint", "no results")], score: null };
-    const labelled = records.map((record) => ({ label: record.entity_group, ...record }));
-    if (labelled.some(({ label, score }) => label === undefined || score === undefined)) {
+    if (records.some(({ label, score }) => label === undefined || score === undefined)) {
       const texts = records.slice(0, MAX_TEXTS).map((record) => shortened(textOf(record), MAX_CHARACTERS));
       const text = isolated(texts.join(" · "));
       return { content: [make("span.truncated", records.length > MAX_TEXTS ? `${text} · …` : text)], score: null };
     }
-    const summary = summaryOf(task, labelled);
+    const summary = summaryOf(task, records);
     const shown = make("span.truncated", swatch(summary.labels[0]), summary.shown);
     return { content: [shown], score: summary.score };
   }

@@ -89,7 +89,7 @@ def best_labels(records: Sequence[object]) -> Mapping[str, float | None]:
     """Return the best score of each label of `records`, objects or dicts."""
     best: dict[str, float | None] = {}
     for record in records:
-        label, score = label_of(record), finite_or_none(field_of(record, "score"))
+        label, score = field_of(record, "label"), finite_or_none(field_of(record, "score"))
         if isinstance(label, str):
             known = best.setdefault(label, score)
             if known is None or (score is not None and score > known):
@@ -111,12 +111,6 @@ def field_of(record: object, name: str) -> object:
     if isinstance(record, dict):
         return cast("dict[str, object]", record).get(name)
     return getattr(record, name, None)
-
-
-def label_of(record: object) -> object:
-    """Return the label of a record, an object or a dict: the class, or the group of an entity; None without one."""
-    label = field_of(record, "label")
-    return field_of(record, "entity_group") if label is None else label
 
 
 def finite_or_none(value: object) -> float | None:

@@ -12,6 +12,7 @@ from app.plugins.transformers.hugging_face.files import (
     processor_preprocessing,
     processor_size,
     read_json,
+    removed_task,
     timm_preprocessing,
 )
 from metadata.model import Origin
@@ -72,9 +73,9 @@ def _task(architectures: Sequence[str]) -> tuple[TaskType | None, str]:
                 return task_type, ""
         if "For" in architecture:
             endings = ", ".join(f"...{ending}" for ending in _TASKS)
+            supported = f"of the architectures in Hugging Face's ONNX layout, {endings} are supported"
             return None, (
-                f"its config.json names the architecture {architecture}; of the architectures in Hugging Face's "
-                f"ONNX layout, {endings} are supported"
+                f"its config.json names the architecture {architecture}; {removed_task([architecture]) or supported}"
             )
     return None, ""
 

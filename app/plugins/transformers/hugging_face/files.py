@@ -3,11 +3,13 @@
 The fields are those that ``save_pretrained`` of transformers and timm writes. Unknown fields are ignored.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
+from app.core.removed import removed_advice
 from app.core.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,
@@ -44,6 +46,8 @@ _DETR_PROCESSORS = ("ConditionalDetr", "DeformableDetr", "Detr", "GroundingDino"
 _DETR_LONGEST = 1333
 _TIMM_CROP_PCT = 0.875
 """The default of timm's ``resolve_data_config``."""
+
+_REMOVED = {"SequenceClassification": "TEXT_CLASSIFICATION", "TokenClassification": "TOKEN_CLASSIFICATION"}
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 """Pixels."""
@@ -232,6 +236,13 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     cropped = processor.do_center_crop and processor.crop_size is not None
     size = _as_size(processor.crop_size) if cropped else processor.resized
     return size.sides or (None if size.shortest_edge is None else (size.shortest_edge, size.shortest_edge))
+
+
+def removed_task(architectures: Sequence[str]) -> str:
+    """Return what to use instead of the task type of 0.2 for one of these classes of transformers; "" for others."""
+    kinds = [name.rpartition("For")[2] for name in architectures]
+    names = [f"task type {_REMOVED[kind]}" for kind in kinds if kind in _REMOVED]
+    return f"the {removed_advice(*names)}" if names else ""
 
 
 def _as_size(size: int | Size | None) -> Size:

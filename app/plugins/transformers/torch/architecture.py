@@ -9,6 +9,7 @@ import msgspec
 from app.core.runtimes.label_files import declared_labels, format_labels
 from app.core.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
 from app.plugins.transformers.grounding.forms import Form, form_of
+from app.plugins.transformers.hugging_face.files import removed_task
 from app.plugins.transformers.text.library import first_line, transformers
 from app.plugins.transformers.torch.files import check_files
 from app.plugins.transformers.torch.framework import import_timm, load_torch
@@ -45,8 +46,6 @@ _FAMILIES = (
     _Family("image-text-to-text", TaskType.IMAGE_TEXT_TO_TEXT, "VISUAL_QUESTION_ANSWERING", "VisualQuestionAnswering"),
     _Family("image-text-to-text", TaskType.OBJECT_DETECTION, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
     _Family("image-text-to-text", TaskType.IMAGE_SEGMENTATION, "IMAGE_TEXT_TO_TEXT", "ImageTextToText"),
-    _Family("text-classification", TaskType.TEXT_CLASSIFICATION, "SEQUENCE_CLASSIFICATION", "SequenceClassification"),
-    _Family("token-classification", TaskType.TOKEN_CLASSIFICATION, "TOKEN_CLASSIFICATION", "TokenClassification"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "CAUSAL_LM", "CausalLM"),
     _Family("text-generation", TaskType.TEXT_GENERATION, "SEQ_TO_SEQ_CAUSAL_LM", "Seq2SeqLM"),
 )  # fmt: skip
@@ -150,7 +149,8 @@ def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
         raise ModelError(f"{path} names {shown}, which transformers does not list for {declared_task}")
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
-    raise ModelError(f"{path} names {shown}, and no supported task has this architecture; {_WAY_ON}")
+    reason = removed_task(names) or f"no supported task has this architecture; {_WAY_ON}"
+    raise ModelError(f"{path} names {shown}, and {reason}")
 
 
 def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, ...]:

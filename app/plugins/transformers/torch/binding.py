@@ -16,7 +16,6 @@ from app.plugins.transformers.torch.heads.classification import load_image_class
 from app.plugins.transformers.torch.heads.detection import load_detector, load_zero_shot_detector
 from app.plugins.transformers.torch.heads.image_text_to_text import load_vision_language_model
 from app.plugins.transformers.torch.heads.segmentation import load_mask_segmenter, load_semantic_segmenter
-from app.plugins.transformers.torch.heads.text_classification import load_text_classifier, load_token_classifier
 from app.plugins.transformers.torch.network import Network, load_network
 from metadata.model import ModelMetadata
 from tasks.image_classification import ImageClassification
@@ -25,10 +24,7 @@ from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText, PromptedIm
 from tasks.inference.error import InferenceError
 from tasks.object_detection import ObjectDetection
 from tasks.task import Model, Task
-from tasks.text.request import TextInput, TextItem
-from tasks.text_classification import TextClassification
-from tasks.text_generation import TextGeneration
-from tasks.token_classification import TokenClassification
+from tasks.text_generation import ContinuedText, TextGeneration
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
@@ -40,8 +36,6 @@ _HEADS: Mapping[str, tuple[Task[Any, Any], Callable[[ModelSpec, Network], Model[
     "semantic-segmentation": (ImageSegmentation(), load_semantic_segmenter),
     "mask-segmentation": (ImageSegmentation(), load_mask_segmenter),
     "image-text-to-text": (ImageTextToText(), load_vision_language_model),
-    "text-classification": (TextClassification(), load_text_classifier),
-    "token-classification": (TokenClassification(), load_token_classifier),
     "text-generation": (TextGeneration(), load_text_generator),
 }
 """By kind: the task, and the function that returns its model for a network."""
@@ -82,7 +76,7 @@ def _example(task: Task[Any, Any], spec: ModelSpec) -> object:
         options["max_new_tokens"] = 2
     parameters: Any = task.parameters_type(**options)
     if task.task_type.takes == "text":
-        return TextInput(TextItem("Hello", "inputs[0].data[0]"), parameters)
+        return ContinuedText("Hello", "inputs[0].data[0]", parameters)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     if task.task_type.takes == "question":
         return PromptedImage((blank,), (DEFAULT_PROMPT,), parameters)

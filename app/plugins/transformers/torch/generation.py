@@ -84,12 +84,12 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
     def _encode_item(self, item: ContinuedText) -> EncodedPrompt:
         messages = item.parameters.messages
         if messages is None:
-            ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
+            ids = self._tokenizer.encode(item.text, with_special_tokens=True)
         else:
             ids = self._conversation_ids(messages)
         if not ids:
-            raise invalid("Expected a text to continue, got an empty one", item.item.path)
-        max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
+            raise invalid("Expected a text to continue, got an empty one", item.path)
+        max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.path)
         inputs = text_inputs(ids, self._hf_tokenizer)
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)

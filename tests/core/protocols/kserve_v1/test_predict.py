@@ -35,7 +35,12 @@ def test_errors_quote_long_values_only_in_part(client: Client) -> None:
         ("half_plus_two", f'{{"instances": [1], "{long_text}": NaN}}'),
         ("half_plus_two", f'{{"inputs": [{"9" * 5000}]}}'),
         ("half_plus_two", json.dumps({"instances": [{"x": 1, long_text: 1}]})),
-        ("tagger", json.dumps({"instances": [{"text": "a", "parameters": {"aggregation_strategy": long_text}}]})),
+        (
+            "continuer",
+            json.dumps(
+                {"instances": [{"text": "a", "parameters": {"messages": [{"role": long_text, "content": []}]}}]}
+            ),
+        ),
     ):
         response = client.post(f"/v1/models/{model}:predict", content=body.encode())
         assert response.status_code in (400, 413)

@@ -15,7 +15,7 @@ from app.core.runtimes.python.task_adapters import TASK_ADAPTERS, task_adapter
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
-from tasks.text.request import TextInput, TextItem
+from tasks.text_generation import ContinuedText
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
@@ -24,8 +24,8 @@ SPECS = {"inputs": {"x": ("FP32", (-1,))}, "outputs": {"y": ("FP32", (-1,)), "s"
 
 FIELDS = [
     *("label", "score", "xmin", "ymin", "xmax", "ymax", "cx", "cy", "w", "h", "r", "contour", "x", "y", "s", "n"),
-    *("prompt", "answer", "entity_group", "start", "end", "word"),
-    *("boxes", "scores", "labels", "masks", "contours", "label_map", "spans"),
+    *("prompt", "answer"),
+    *("boxes", "scores", "labels", "masks", "contours", "label_map"),
 ]
 numbers = st.integers() | st.integers(0, 3) | st.floats() | st.floats(0, 1) | st.booleans()
 some_arrays = arrays.arrays(
@@ -34,10 +34,7 @@ some_arrays = arrays.arrays(
 )
 leaves = st.none() | numbers | st.text(max_size=4) | st.binary(max_size=3) | some_arrays
 boxes = st.fixed_dictionaries(
-    {
-        name: st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=5), max_size=2)
-        for name in ("boxes", "spans", "masks")
-    }
+    {name: st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=5), max_size=2) for name in ("boxes", "masks")}
     | {"scores": st.lists(st.floats(0, 1), max_size=2), "labels": st.lists(st.integers(0, 2), max_size=2)}
 )
 answers = st.recursive(
@@ -60,7 +57,7 @@ def item_for(task_type: TaskType, parameters: Any) -> Any:
         case "question":
             return PromptedImage((IMAGE,), ["a", "b"], parameters)
         case "text":
-            return TextInput(TextItem("a text", ""), parameters)
+            return ContinuedText("a text", "", parameters)
         case "tensor":
             return None
 

@@ -15,6 +15,7 @@ from app.core.runtimes.python.outputs.explanation import read_explanations
 from app.core.settings.model import ModelError
 from tasks.inference.error import InferenceError
 from tests.support.data.chariot import IMAGE
+from tests.support.data.images import encode_base64, encode_image
 from tests.support.models.model_folders import source_at, write_model
 from tests.support.rejection import rejects_answer
 from tests.support.servers.apps import app_with_sources
@@ -25,24 +26,21 @@ TEXT_MODEL = """
     import numpy as np
 
     class Model:
-        labels = ["calm", "loud"]
-
         {predict}
 
         {explain}(self, inputs, predictions, parameters):
             assert len(inputs) == len(predictions) == len(parameters)
             return [
-                {{"marks": np.array([i for i, c in enumerate(text) if c == "!"]), "said": prediction["loud"],
-                  "top_k": p.top_k}}
+                {{"marks": np.array([i for i, c in enumerate(text) if c == "!"]), "said": prediction, "top_k": p.top_k}}
                 for text, prediction, p in zip(inputs, predictions, parameters)
             ]
 """
 ONE_BY_ONE = """def predict(self, text):
-            return {"calm": 0.25, "loud": 0.75}"""
+            return 'loud'"""
 BATCHED = """async def predict(self, texts):
             await asyncio.sleep(0)
-            return [{"calm": 0.25, "loud": 0.75} for _ in texts]"""
-EXPECTED: Any = [{"marks": [2, 3], "said": 0.75, "top_k": 1}, {"marks": [], "said": 0.75, "top_k": 1}]
+            return ["loud" for _ in texts]"""
+EXPECTED: Any = [{"marks": [2, 3], "said": "loud", "top_k": 1}, {"marks": [], "said": "loud", "top_k": 1}]
 
 
 def explain(folder: Path, code: str, instances: Sequence[object], **settings: Any) -> Any:
@@ -56,15 +54,17 @@ def explain(folder: Path, code: str, instances: Sequence[object], **settings: An
 @pytest.mark.parametrize(("predict", "definition"), [(ONE_BY_ONE, "def explain"), (BATCHED, "async def explain")])
 def test_explanations_of_the_class_are_the_answer(tmp_path: Path, predict: str, definition: str, isolate: bool) -> None:
     code = TEXT_MODEL.format(predict=predict, explain=definition)
-    answer = explain(tmp_path, code, ["hi!!", "hi"], task_type="TEXT_CLASSIFICATION", isolate=isolate)
-    assert answer.json() == {"predictions": [[{"label": "loud", "score": 0.75}]] * 2, "explanations": EXPECTED}
+    answer = explain(tmp_path, code, ["hi!!", "hi"], task_type="TEXT_GENERATION", isolate=isolate)
+    assert answer.json() == {"predictions": [[{"generated_text": "loud"}]] * 2, "explanations": EXPECTED}
 
 
 def test_example_of_the_documentation_works(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "python_models.md").read_text()
     found = re.search(r"^## Explain$.*?^```python\n(.*?)^```.*?`\"explanations\": (.*?)`", page, re.M | re.S)
     assert found is not None
-    answer = explain(tmp_path, found[1], ["a good day"], task_type=None)
+    image = np.zeros((4, 4, 3), np.uint8)
+    image[:, 2:] = 255
+    answer = explain(tmp_path, found[1], [encode_base64(encode_image(image))], task_type=None)
     assert answer.json()["explanations"] == json.loads(found[2])
 
 
@@ -132,13 +132,13 @@ def test_unusable_signature_of_explain_is_rejected(tmp_path: Path, definition: s
             {definition}
     """
     with pytest.raises(ModelError) as caught:
-        load(source_at(write_model(tmp_path, code, task_type="TEXT_CLASSIFICATION")))
+        load(source_at(write_model(tmp_path, code, task_type="TEXT_GENERATION")))
     assert message in str(caught.value)
 
 
 def test_description_shows_that_the_model_explains_itself(tmp_path: Path) -> None:
     code = TEXT_MODEL.format(predict=ONE_BY_ONE, explain="def explain")
-    facts = describe(source_at(write_model(tmp_path, code, task_type="TEXT_CLASSIFICATION"))).facts
+    facts = describe(source_at(write_model(tmp_path, code, task_type="TEXT_GENERATION"))).facts
     assert ("explains itself", "explain(inputs, predictions, parameters)") in [(f.topic, f.value) for f in facts]
 
 

@@ -1,4 +1,4 @@
-"""Test the accepted return values for texts, tensors and entities."""
+"""Test the accepted return values for texts and tensors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,23 +8,21 @@ import numpy as np
 import pytest
 
 from app.core.runtimes.python.outputs.tensor import read_tensors
-from app.core.runtimes.python.outputs.text import read_answers, read_entities, read_generation
+from app.core.runtimes.python.outputs.text import read_answers, read_generation
 from app.core.runtimes.python.outputs.value_parsing import ClassNames
 from app.core.runtimes.python.task_adapters import task_adapter
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TokenUsage
-from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
-from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
 from tasks.vision.image import Image
 from tests.support.rejection import rejects_answer
 
 F32 = np.float32
 LABELS = ClassNames(())
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
-TEXT = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+TEXT = ContinuedText("a", "", TextGenerationParameters())
 ANSWERS = Answers(prompts=["what?", "why?"], answers=["a cat", "because"])
 PROMPTED_IMAGE = PromptedImage((IMAGE,), ["what?", "why?"], GenerationParameters())
 
@@ -138,55 +136,6 @@ def test_error_names_invalid_tensor(changes: dict[str, object] | list[object], e
     answer = changes if isinstance(changes, list) else {"y": [[1, 2]], "n": 3, "s": ["a"], **changes}
     with rejects_answer(error_text):
         read_tensors(answer, "predict()", SPECS)
-
-
-TAGGED_TEXT = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
-ENTITY_LABELS = ClassNames(("PER", "LOC"))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [{"entity_group": "PER", "score": 0.5, "start": 8, "end": 11}],
-        [{"entity_group": 0, "score": 0.5, "start": 8, "end": 11, "word": "bob"}],
-        [Entity("PER", 0.5, "Bob", 8, 11)],
-        {"spans": [[8, 11]], "scores": [0.5], "labels": ["PER"]},
-        {"spans": np.array([[8, 11]]), "scores": np.array([0.5]), "labels": np.array([0])},
-        Entities(labels=["PER"], scores=np.array([0.5], F32), words=["Bob"], spans=np.array([[8, 11]], np.int32)),
-    ],
-)
-def test_entities_are_read_in_every_accepted_form(answer: object) -> None:
-    found = read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
-    assert (found.labels, found.scores.tolist(), found.words) == (["PER"], [0.5], ["Bob"])
-    assert found.spans.tolist() == [[8, 11]]
-    assert found.spans.dtype == np.int32
-
-
-def test_empty_list_gives_no_entities() -> None:
-    found = read_entities([], "predict()", TAGGED_TEXT, ENTITY_LABELS)
-    assert (len(found.labels), found.spans.shape) == (0, (0, 2))
-
-
-@pytest.mark.parametrize(
-    ("answer", "error_text"),
-    [
-        (None, "predict(): Expected Entities, spans with scores and labels"),
-        ([{"label": "PER"}], "predict()[0]: Expected the fields entity_group, score, start, end"),
-        ([{"entity_group": 5, "score": 1, "start": 0, "end": 1}], "[0].entity_group: Expected one of 2 classes"),
-        ([{"entity_group": 0, "score": 1, "start": 0, "end": 12}], "predict()[0]: Expected characters within 0..11"),
-        ([{"entity_group": 0, "score": 1, "start": 4, "end": 3}], "start <= end, got 4..3"),
-        ([{"entity_group": 0, "score": 1, "start": -1, "end": 3}], "got -1..3"),
-        ([{"entity_group": 0, "score": 1, "start": 0.5, "end": 3}], "got 0.5..3"),
-        ({"spans": [[0, 1, 2]], "scores": [1], "labels": [0]}, 'predict()["spans"]: Expected numbers of shape (N, 2)'),
-        (
-            {"spans": [[0, 1]], "scores": [1, 1], "labels": [0]},
-            "equal numbers of spans, scores and labels, got 1 spans",
-        ),
-    ],
-)
-def test_error_names_invalid_entity(answer: object, error_text: str) -> None:
-    with rejects_answer(error_text):
-        read_entities(answer, "predict()", TAGGED_TEXT, ENTITY_LABELS)
 
 
 def test_generated_text_must_be_string() -> None:

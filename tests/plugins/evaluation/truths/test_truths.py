@@ -129,7 +129,7 @@ def test_redacted_keys_of_truths_are_not_stored(store: Store, url: str) -> None:
         ("ORIENTED_OBJECT_DETECTION", found(SHIP), [{**SHIP, "r": 1.9}], "wrong"),
         ("IMAGE_SEGMENTATION", found(PART), [PART], "right"),
         ("IMAGE_CLASSIFICATION", [{"label": "a", "score": 1}, {"label": "b", "score": 0}], [{"label": "b"}], "wrong"),
-        ("TEXT_CLASSIFICATION", [{"label": "a", "score": 0.6}], [{"label": "a"}], "right"),
+        ("IMAGE_CLASSIFICATION", [{"label": "a", "score": 0.6}], [{"label": "a"}], "right"),
         ("IMAGE_TEXT_TO_TEXT", [{"prompt": "", "answer": "The cat."}], [{"answer": "a"}, {"answer": "cat"}], "right"),
     ],
 )  # fmt: skip

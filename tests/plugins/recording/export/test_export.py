@@ -64,14 +64,14 @@ def test_format_follows_file_extension() -> None:
 def test_parquet_has_typed_columns(tmp_path: Path) -> None:
     values: dict[str, Value] = {"i": -3, "big": 2**70, "f": 3.0, "s": "3", "d": {"a": 1}}
     metadata = [metadata_entry(*pair) for pair in values.items()]
-    records = [{"label": "a", "score": 1}, {"prompt": "p"}, {"entity_group": "PER", "score": 0.5}]
+    records = [{"label": "a", "score": 1}, {"prompt": "p"}]
     exported = inference(records=records, metadata=metadata, image=IMAGE)
     failed = inference("b", records=None, error="internal")
     assert write(tmp_path / "a.parquet", [exported], [failed], []) == Exported(written=2)
     parquet: Any = import_module("pyarrow.parquet")
     first, second = parquet.read_table(tmp_path / "a.parquet").to_pylist()
     assert first["started"].isoformat() == "1970-01-01T00:00:01.500000+00:00"
-    assert (first["labels"], first["scores"]) == (["a", None, "PER"], [1.0, None, 0.5])
+    assert (first["labels"], first["scores"]) == (["a", None], [1.0, None])
     assert [(entry["int"], entry["float"], entry["text"]) for entry in first["metadata"]] == [
         (-3, None, None),
         (None, None, str(2**70)),

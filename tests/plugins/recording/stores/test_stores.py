@@ -10,7 +10,6 @@ from app.plugins.recording.row_converter import Redaction, RowConverter
 from app.plugins.recording.stores.rows import Rows, best_labels
 from app.plugins.recording.stores.store import Store, StoreError, StoreFault, parse_dsn
 from tasks.image_classification import LabelledScore
-from tasks.token_classification import Entity
 from tests.plugins.recording.conftest import open_store
 from tests.plugins.recording.contents import contents
 from tests.support.data.inference_events import detection_event, rejected_event
@@ -166,7 +165,7 @@ LONG = "x" * 400
             [LabelledScore("ship", 0.3), LabelledScore("quay", 0.5), LabelledScore("ship", 0.8)],
             {"quay": 0.5, "ship": 0.8},
         ),
-        ([{"entity_group": "PER", "score": 0.5, "word": "Ann"}, Entity("PER", 0.75, "Bo", 4, 6)], {"PER": 0.75}),
+        ([{"label": "sky", "score": 0.5}, {"label": "sky", "score": 0.75}], {"sky": 0.75}),
         ([{"label": "sky"}, {"label": "sky"}, "no record"], {"sky": None}),
         ([LabelledScore("sky", float("nan"))], {"sky": None}),
         ([{"label": "sky", "score": 1}], {"sky": 1.0}),

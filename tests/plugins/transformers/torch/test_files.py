@@ -136,6 +136,7 @@ def changed(folder_of: FolderOf, tmp_path: Path) -> Changed:
         *(("vit", "config.json", fields, reason) for fields, reason in (
             ({"model_type": "nothing"}, r"config.json cannot be parsed.*python_models\.md#transformers"),
             ({"architectures": ["ViTModel"]}, r"no supported task has this .*; a Python class .*\.md#transformers"),
+            ({"architectures": ["BertForTokenClassification"]}, r"type TOKEN_\w+ was removed in .* 0\.3: serve"),
             ({"architectures": ()}, 'names no architectures; declare "task_type"'),
             ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
             ({"id2label": {str(n): str(n) for n in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
@@ -146,7 +147,7 @@ def changed(folder_of: FolderOf, tmp_path: Path) -> Changed:
         ("vit", "preprocessor_config.json", None, "no usable image processor"),
         ("vit", "model.safetensors", None, "has no weights"),
         ("llava", "processor_config.json", {"processor_class": "Unknown"}, "does not know its processor_class"),
-        ("text_classifier", "tokenizer.json", None, "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
+        ("grounding_dino", "tokenizer.json", None, "no vocabulary for its BertTokenizer: is tokenizer.json missing"),
         ("causal_lm", "tokenizer.json", None, "no usable tokenizer.json"),
     ],
 )  # fmt: skip
@@ -237,7 +238,7 @@ def test_weight_file_is_not_mapped(served: Served, folder_of: FolderOf, name: st
         assert answers(servable, image_input(scene()))
 
 
-NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "text_classifier", "clip"]
+NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "clip"]
 
 
 def test_models_loaded_concurrently_keep_their_dtype(folder_of: FolderOf) -> None:
@@ -251,7 +252,7 @@ def test_models_loaded_concurrently_keep_their_dtype(folder_of: FolderOf) -> Non
     with ThreadPoolExecutor(len(NAMES)) as pool:
         servables = list(pool.map(loaded, NAMES))
     facts = [fact for servable in servables for fact in servable.description.facts if fact.topic == "dtype"]
-    assert [fact.value for fact in facts] == ["bfloat16", *["float32"] * 5, "bfloat16"]
+    assert [fact.value for fact in facts] == ["bfloat16", *["float32"] * 4, "bfloat16"]
 
 
 def test_answers_do_not_depend_on_concurrent_requests(served: Served) -> None:
@@ -261,7 +262,6 @@ def test_answers_do_not_depend_on_concurrent_requests(served: Served) -> None:
         *((served("llava"), image_input(image, prompts=["what?"], max_new_tokens=6)) for image in images),
         *((served("clip"), image_input(image, candidate_labels=["a dog", "red"])) for image in images),
         *((served("causal_lm"), text_input("Hello", max_new_tokens=8, temperature=1.5, seed=n)) for n in range(4)),
-        *((served("text_classifier"), text_input("hello " * number)) for number in range(1, 5)),
     ]
     expected = [answers(servable, tensor) for servable, tensor in calls]
     with ThreadPoolExecutor(6) as pool:

@@ -1,24 +1,18 @@
 """Compare text models with the pipelines of transformers."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from app.core.settings.model import ModelError, ModelSettings, ModelSource
+from app.core.settings.model import ModelError
 from app.plugins.transformers.runtimes import TRANSFORMERS
-from app.plugins.transformers.torch.architecture import read_model_spec
-from app.plugins.transformers.torch.heads.text_classification import TextScorer
-from app.plugins.transformers.torch.network import load_network
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tasks.text.request import TextItem
 from tasks.text_generation import GeneratedText
 from tests.plugins.transformers.torch.asking import FolderOf, Served, answers, with_template
 from tests.support.data.requests import request, text_input
-from tests.support.models import tiny_language, tiny_models
+from tests.support.models import tiny_models
 from tests.support.rejection import rejects
 
 TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, who?")
@@ -26,48 +20,6 @@ TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, w
 
 def pipeline(task: str, folder: Path) -> Any:
     return tiny_models.transformers().pipeline(task, model=str(folder), device="cpu")
-
-
-def test_classes_equal_those_of_pipeline(folder_of: FolderOf, served: Served) -> None:
-    classify = pipeline("text-classification", folder_of("text_classifier"))
-    found = answers(served("text_classifier"), text_input(*TEXTS))
-    for text, records in zip(TEXTS, found, strict=True):
-        expected = classify(text, top_k=None)
-        assert [record.label for record in records] == [record["label"] for record in expected]
-        assert [record.score for record in records] == pytest.approx([record["score"] for record in expected], abs=1e-4)
-
-
-@pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
-def test_entities_equal_those_of_pipeline(folder_of: FolderOf, served: Served, strategy: str) -> None:
-    tag = pipeline("token-classification", folder_of("token_classifier"))
-    found = answers(served("token_classifier"), text_input(*TEXTS, aggregation_strategy=strategy))
-    assert any(found)
-    for text, records in zip(TEXTS, found, strict=True):
-        expected = tag(text, aggregation_strategy=strategy)
-        tag_field = "entity" if strategy == "none" else "entity_group"
-        spans = [(entity[tag_field], entity["word"], entity["start"], entity["end"]) for entity in expected]
-        assert [(entity.entity_group, entity.word, entity.start, entity.end) for entity in records] == spans
-        scores = [float(entity["score"]) for entity in expected]
-        assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
-
-
-def test_declared_labels_name_entities(folder_of: FolderOf) -> None:
-    settings = ModelSettings(labels=("B-v", "I-v", "w", "x", "y"))
-    folder = folder_of("token_classifier")
-    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder, settings=settings))
-    found = answers(model, text_input(TEXTS[0]))[0]
-    assert found
-    assert {entity.entity_group for entity in found} <= set("vwxy")
-
-
-@pytest.mark.parametrize("strategy", ["first", "average", "max"])
-def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> None:
-    t, tokenizer = tiny_models.transformers(), tiny_models.byte_tokenizer()
-    config = t.BertConfig(**tiny_language.bert_config(tokenizer), id2label={0: "A", 1: "B"})
-    network = tiny_models.random_model(lambda: t.BertForTokenClassification(config))
-    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_models.save(tmp_path, network, tokenizer)))
-    ((found,),) = answers(model, text_input("née", aggregation_strategy=strategy))
-    assert (found.word, found.start, found.end) == ("née", 0, 3)
 
 
 def test_generated_text_equals_that_of_pipeline(folder_of: FolderOf, served: Served) -> None:
@@ -145,39 +97,3 @@ def test_unusable_text_is_rejected(served: Served, text: str, reason: str) -> No
 def test_answer_stops_at_context_length(served: Served) -> None:
     ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18
-
-
-@pytest.fixture
-def texts_of(folder_of: FolderOf) -> Callable[[str], TextScorer]:
-    """Return a function that loads a text model."""
-
-    def load_texts(name: str) -> TextScorer:
-        known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
-        return TextScorer(known, load_network(known), lambda logits: logits.float().softmax(-1).cpu().numpy())
-
-    return load_texts
-
-
-def items(*texts: str) -> list[TextItem]:
-    return [TextItem(text, f"inputs[0].data[{index}]") for index, text in enumerate(texts)]
-
-
-@pytest.mark.parametrize("name", ["gpt2_classifier_without_padding", "fnet_classifier", "roberta_classifier"])
-def test_text_beside_others_gets_the_scores_of_a_single_one(texts_of: Callable[[str], TextScorer], name: str) -> None:
-    scorer, texts = texts_of(name), ("cat", "dog and cat", "who?")
-    for (_, scores), text in zip(scorer(items(*texts)), texts, strict=True):
-        ((_, alone),) = scorer(items(text))
-        assert np.array_equal(scores, alone)
-
-
-def test_text_may_fill_all_free_positions(texts_of: Callable[[str], TextScorer]) -> None:
-    """Use RoBERTa, which reserves one of its 64 positions for padding."""
-    texts = texts_of("roberta_classifier")
-    texts(items("cat " * 61))
-    with rejects("at most 63 tokens, got a text of 64", "inputs[0].data[0]", ErrorKind.TOO_LARGE):
-        texts(items("cat " * 62))
-
-
-def test_text_without_tokens_is_rejected(texts_of: Callable[[str], TextScorer]) -> None:
-    with rejects("got an empty one", "inputs[0].data[1]"):
-        texts_of("gpt2_classifier")(items("x", ""))

@@ -53,7 +53,7 @@ class LabelledObjects(msgspec.Struct, frozen=True, eq=False):
 
 
 def check_lengths(path: str, **parts: Sized) -> None:
-    """Check that boxes, masks or others have the same length as the scores and labels, which come last."""
+    """Check that boxes or masks have the same length as the scores and labels, which come last."""
     counts = {name: len(part) for name, part in parts.items()}
     if len(set(counts.values())) > 1:
         expected = f"equal numbers of {', '.join(list(counts)[:-1])} and labels"
@@ -61,7 +61,7 @@ def check_lengths(path: str, **parts: Sized) -> None:
 
 
 def read_classification(value: object, path: str, item: object, labels: ClassNames) -> Classification:
-    """Read the scores of one image or text from any form in ``docs/python_models.md``."""
+    """Read the scores of one image from any form in ``docs/python_models.md``."""
     del item
     mapping = fields(value, path, ("labels", "scores"))
     if mapping is not None and (isinstance(value, Classification) or items(mapping["labels"][0]) is not None):
@@ -100,12 +100,7 @@ def _class_ids(value: object, path: str, count: int) -> list[int] | None:
 
 
 def read_objects(
-    value: object,
-    path: str,
-    labels: ClassNames,
-    geometries: Sequence[str],
-    field_names: Sequence[str],
-    label: str = "label",
+    value: object, path: str, labels: ClassNames, geometries: Sequence[str], field_names: Sequence[str]
 ) -> LabelledObjects | None:
     """Read labelled objects from parallel arrays or records; return None for other forms.
 
@@ -117,14 +112,13 @@ def read_objects(
         labels: the model's class names.
         geometries: the keys or attributes of parallel arrays that may contain the objects' geometry.
         field_names: the fields of records with the geometry.
-        label: the field of records with the class.
     """
     for name in geometries:
         if (mapping := fields(value, path, (name, "scores", "labels"))) is not None:
             return LabelledObjects(names(*mapping["labels"], labels), scores(*mapping["scores"]), name, *mapping[name])
     if not isinstance(value, (list, tuple)):
         return None
-    class_names, values, by_field = _read_records(cast("Sequence[object]", value), path, labels, field_names, label)
+    class_names, values, by_field = _read_records(cast("Sequence[object]", value), path, labels, field_names)
     geometry: Any = by_field[field_names[0]]
     if len(field_names) > 1:
         geometry = np.stack([column(by_field[name], path, name) for name in field_names], axis=1)
@@ -132,10 +126,10 @@ def read_objects(
 
 
 def _read_records(
-    records: Sequence[object], path: str, labels: ClassNames, field_names: Sequence[str] = (), label: str = "label"
+    records: Sequence[object], path: str, labels: ClassNames, field_names: Sequence[str] = ()
 ) -> tuple[list[str], NDArray[np.float32], Mapping[str, Sequence[Any]]]:
-    """Read mappings or objects with the class in the field `label`, score, and further fields, returned as lists."""
-    by_field = columns(records, path, (label, "score", *field_names))
-    class_names = [labels.name(name, f"{path}[{index}].{label}") for index, name in enumerate(by_field[label])]
+    """Read mappings or objects with the fields label, score, and further ones, which are returned as lists."""
+    by_field = columns(records, path, ("label", "score", *field_names))
+    class_names = [labels.name(name, f"{path}[{index}].label") for index, name in enumerate(by_field["label"])]
     values = column(by_field["score"], path, "score")
     return class_names, scores(values, path, lambda index: f"{path}[{index}].score"), by_field

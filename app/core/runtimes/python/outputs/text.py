@@ -1,4 +1,4 @@
-"""Convert the return values of text models and vision-language models.
+"""Convert the return values of text generators and vision-language models.
 
 The functions raise an `InferenceError` MODEL_FAILED with the path of the first invalid value.
 """
@@ -6,9 +6,6 @@ The functions raise an `InferenceError` MODEL_FAILED with the path of the first 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from app.core.runtimes.python.outputs.labelled_scores import check_lengths, read_objects
 from app.core.runtimes.python.outputs.value_parsing import (
     ClassNames,
     columns,
@@ -16,34 +13,11 @@ from app.core.runtimes.python.outputs.value_parsing import (
     fields,
     invalid_answer,
     items,
-    numbers,
     text,
 )
 from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.task import FinishReason, TokenUsage
 from tasks.text_generation import ContinuedText, Generation
-from tasks.token_classification import Entities, TaggedText
-
-_SPAN = ("start", "end")
-
-
-def read_entities(value: object, path: str, item: TaggedText, labels: ClassNames) -> Entities:
-    """Read the entities of one text: records with entity_group, score, start and end, or parallel arrays with spans."""
-    found = read_objects(value, path, labels, ("spans",), _SPAN, label="entity_group")
-    if found is None:
-        forms = "Entities, spans with scores and labels, or a list of records with entity_group, score, start and end"
-        raise invalid_answer(path, forms, describe(value))
-    spans = numbers(found.geometry, found.path, ("N", 2))
-    check_lengths(path, spans=spans, scores=found.scores, labels=found.labels)
-    source = item.item.text
-    for index, (start, end) in enumerate(spans.tolist()):
-        if not (start.is_integer() and end.is_integer() and 0 <= start <= end <= len(source)):
-            raise invalid_answer(
-                f"{found.path}[{index}]", f"characters within 0..{len(source)}, start <= end", f"{start:g}..{end:g}"
-            )
-    integers = spans.astype(np.int32)
-    words = [source[start:end] for start, end in integers.tolist()]
-    return Entities(labels=found.labels, scores=found.scores, words=words, spans=integers)
 
 
 def read_generation(value: object, path: str, item: ContinuedText, labels: ClassNames) -> Generation:

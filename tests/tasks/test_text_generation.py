@@ -12,9 +12,7 @@ from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
-from tasks.text_classification import TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration
-from tasks.token_classification import TokenClassification
 from tests.support.data.requests import file_input, request, text_input
 from tests.support.rejection import rejects
 
@@ -37,7 +35,7 @@ def read_one(*inputs: InputTensor) -> ContinuedText:
 
 def test_every_element_is_a_text() -> None:
     groups = read(request(text_input("a", "b"), text_input("c", name="more")))
-    assert [(name, [(item.item.text, item.item.path) for item in items]) for name, items in groups] == [
+    assert [(name, [(item.text, item.path) for item in items]) for name, items in groups] == [
         ("args", [("a", "inputs[0].data[0]"), ("b", "inputs[0].data[1]")]), ("more", [("c", "inputs[1].data[0]")]),
     ]  # fmt: skip
 
@@ -49,7 +47,7 @@ def test_example_of_the_chariot_documentation() -> None:
         argument("temperature", 0.8, datatype=Datatype.FP64, content_type="raw"),
         argument("do_sample", 1, datatype=Datatype.INT8, content_type="raw"),
     )
-    assert item.item.text == "Prompt here"
+    assert item.text == "Prompt here"
     assert (item.parameters.max_new_tokens, item.parameters.temperature) == (500, 0.8)
 
 
@@ -60,11 +58,8 @@ def test_arguments_override_request_parameters_but_not_input_parameters() -> Non
 
 
 def test_argument_may_be_one_text_or_several() -> None:
-    labels, strategy = text_input("red", "blue", name="labels"), text_input("max", name="aggregation_strategy")
-    ((item,),) = (
-        group.items for group in TokenClassification().decode(request(text_input("x"), labels, strategy), {}, Limits())
-    )
-    assert (item.parameters.labels, item.parameters.aggregation_strategy) == (("red", "blue"), "max")
+    for stop in (("red", "blue"), ("red",)):
+        assert read_one(text_input("x"), text_input(*stop, name="stop")).parameters.stop == stop
 
 
 @pytest.mark.parametrize(
@@ -79,7 +74,7 @@ def test_do_sample_determines_the_temperature(parameters: dict[str, Any], temper
 
 
 def test_unknown_raw_argument_is_ignored() -> None:
-    assert read_one(text_input("a"), argument("num_beams", 4, content_type="raw")).item.text == "a"
+    assert read_one(text_input("a"), argument("num_beams", 4, content_type="raw")).text == "a"
 
 
 @pytest.mark.parametrize(
@@ -113,13 +108,7 @@ def test_inputs_above_a_limit_are_rejected(inputs: tuple[InputTensor, ...], limi
         read(request(*inputs), **limits)
 
 
-@pytest.mark.parametrize("task", [TextClassification(), TokenClassification()])
-def test_candidate_labels_are_rejected(task: TextClassification | TokenClassification) -> None:
-    with rejects(path="inputs[0].parameters.candidate_labels"):
-        task.decode(request(text_input("a", candidate_labels=["b"])), {}, Limits())
-
-
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_texts_are_read_unchanged(texts: list[str]) -> None:
     ((_, items),) = read(request(text_input(*texts)))
-    assert [item.item.text for item in items] == texts
+    assert [item.text for item in items] == texts
