@@ -46,16 +46,6 @@ def error_message(response: httpx.Response, status: int = 400) -> str:
     return body["error"]
 
 
-@pytest.mark.parametrize("content_type", [JSON, None, "application/json; charset=utf-8", "Application/JSON"])
-def test_one_object_returns_one_object(chariot_v2_client: Client, content_type: str | None) -> None:
-    response = post(chariot_v2_client, json.dumps(request_object()).encode(), content_type)
-    assert response.status_code == 200
-    assert response.headers["content-type"] == JSON
-    assert response.json() == {"output": [RED_BOX]}
-    with_null = {**request_object(), "parameters": None}
-    assert post(chariot_v2_client, json.dumps(with_null).encode(), content_type).json() == response.json()
-
-
 def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client) -> None:
     body = b"\n \r\n" + json_lines(request_object(), request_object()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
     assert len(post(chariot_v2_client, body, JSON_LINES).text.splitlines()) == 2

@@ -85,14 +85,6 @@ def test_unknown_model_or_version_is_not_found_and_not_ready(peer: GrpcTestClien
     assert peer.call_error("ModelInfer", image_request(name, model_version=version))[0] is Code.NOT_FOUND
 
 
-def test_request_without_model_name_or_inputs_is_described(peer: GrpcTestClient) -> None:
-    code, details = peer.call_error("ModelInfer", message("ModelInferRequest"))
-    assert code is Code.NOT_FOUND
-    assert details.startswith("The request names no model. This server has: classifier, detector")
-    code, details = peer.call_error("ModelInfer", message("ModelInferRequest", model_name="echo-fp32"))
-    assert (code, details) == (Code.INVALID_ARGUMENT, "inputs: Expected the inputs of the model, x (FP32), got none")
-
-
 def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: EventRecorder) -> None:
     parameters = {"metadata": {"string_param": '[{"key":"a","type":"str","value":"b"}]'}}
     request = image_request("detector", id="mine")
@@ -126,6 +118,12 @@ def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient)
         (image_request("detector", image=b"no picture"), Code.INVALID_ARGUMENT, "inputs[0]"),
         (image_request("detector", count=9), Code.INVALID_ARGUMENT, "8"),
         (image_request("failing"), Code.INTERNAL, "a model that fails on 1"),
+        (message("ModelInferRequest"), Code.NOT_FOUND, "The request names no model. This server has: classifier, "),
+        (
+            message("ModelInferRequest", model_name="echo-fp32"),
+            Code.INVALID_ARGUMENT,
+            "of the model, x (FP32), got none",
+        ),
     ],
 )
 def test_bad_request_status_names_the_cause(

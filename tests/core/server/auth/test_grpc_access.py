@@ -21,7 +21,7 @@ from app.core.settings.network import AccessSettings
 from app.plugins.access.keys.key_file import add_key, remove_key
 from tests.support.models.scripted_model import EventRecorder
 from tests.support.protocols import GRPC_PROTOCOLS
-from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
+from tests.support.servers.auth_apps import ADMIN_KEY, INFER_KEY, access_with_keys
 from tests.support.servers.grpc_server import (
     GrpcTestClient,
     Metadata,
@@ -87,11 +87,6 @@ def test_rejected_call_is_logged_with_its_address(peer: GrpcTestClient) -> None:
     (line,) = logs
     assert (line["event"], line["reason"], line["address"]) == ("access refused", "unknown", "127.0.0.1")
     assert (line["what"], line["request_id"]) == ("/inference.GRPCInferenceService/ModelInfer", "r-5")
-
-
-def test_call_without_permission_is_rejected_with_both_permissions_named(peer: GrpcTestClient) -> None:
-    error_text = "This needs the permission infer; screen has read"
-    assert peer.call_error("ModelInfer", infer(), bearer(READ_KEY)) == (DENIED, error_text)
 
 
 def test_unauthenticated_call_is_rejected_before_its_message_is_read(peer: GrpcTestClient) -> None:

@@ -55,14 +55,6 @@ def test_info_line_is_written_after_the_delay() -> None:
     assert file.getvalue() == b"a\nb\n"
 
 
-def test_warning_is_written_at_once_after_earlier_lines() -> None:
-    file, lines = open_lines()
-    lines.info(b"first")
-    lines.warning(b"second")
-    assert file.written.wait(60)
-    assert b"".join(file.writes) == b"first\nsecond\n"
-
-
 def test_shutdown_of_logging_writes_pending_lines() -> None:
     file, lines = open_lines()
     handler = LogLinesHandler(lines)

@@ -68,6 +68,8 @@ QUERIES = [
     (InferenceQuery(since="1970-01-01T00:00:10Z", until="1970-01-01T00:00:30Z"), {"north", "south"}),
     (InferenceQuery(since="1970-01-01T00:00:30Z", label="dog"), {"both"}),
     (InferenceQuery(since="4w"), set[str]()),
+    (InferenceQuery(since="999999999w"), set(ALL_IDS)),
+    (InferenceQuery(until="999999999w"), set[str]()),
     (InferenceQuery(until="2h", model="other"), {"both", "failed"}),
     (InferenceQuery(model_version="1", model="other"), {"both", "failed"}),
     (InferenceQuery(model_version="2"), set[str]()),

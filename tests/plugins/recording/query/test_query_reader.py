@@ -78,11 +78,6 @@ def test_inference_is_read_back_completely(store: Store, url: str) -> None:
     assert matching_ids(reader, InferenceQuery(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
 
 
-def test_times_that_no_store_holds_find_all_or_nothing(reader: RecordingReader) -> None:
-    assert len(reader.page(InferenceQuery(since="999999999w"), 100).inferences) == len(ALL_ROWS)
-    assert reader.page(InferenceQuery(until="999999999w"), 100).inferences == []
-
-
 def test_image_is_returned_only_when_it_was_stored_in_the_folder(tmp_path: Path, store: Store, url: str) -> None:
     ImageFolder(tmp_path / "images", durable=False).write([ImageFile(DIGEST, b"picture")])
     (tmp_path / "secret").write_bytes(b"secret")
@@ -143,6 +138,7 @@ def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
         ("missing.db", "there is no such file"),
         ("text.db", "file is not a database"),
         ("empty.db", "no such table: inference_schema"),
+        (".", "it is a folder"),
     ):
         with pytest.raises(InferenceError, match=message):
             RecordingReader(parse_dsn(str(tmp_path / name))).page(InferenceQuery(), 1)
@@ -163,8 +159,3 @@ def test_unreachable_database_error_hides_the_password() -> None:
         reader.page(InferenceQuery(), 1)
     assert raised.value.kind is ErrorKind.MODEL_NOT_READY
     assert "secret" not in raised.value.message
-
-
-def test_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(InferenceError, match="it is a folder"):
-        RecordingReader(parse_dsn(str(tmp_path)))

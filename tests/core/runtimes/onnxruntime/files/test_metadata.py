@@ -10,32 +10,15 @@ from app.core.settings.model import ModelError
 FILE = Path("model.onnx")
 
 
-def test_ultralytics_metadata_is_read() -> None:
-    properties = {
-        "description": "Ultralytics YOLO",
-        "task": "detect",
-        "names": "{0: 'person', 1: 'car'}",
-        "imgsz": "[320, 640]",
-        "stride": "32",
-        "end2end": "True",
-        "args": "{'nms': True, 'dynamic': False}",
-    }
-    assert read_metadata(FILE, properties) == ExportMetadata(
-        description="Ultralytics YOLO",
-        task="detect",
-        names=("person", "car"),
-        size=(320, 640),
-        suppressed=True,
-        end_to_end=True,
-    )
-
-
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
         *(({"names": names}, ExportMetadata(names=("cat", "dog")))
           for names in ("['cat', 'dog']", "('cat', 'dog')", "{1: 'dog', 0: 'cat'}")),
         ({"imgsz": "640"}, ExportMetadata(size=(640, 640))),
+        ({"imgsz": "[320, 640]", "stride": "32"}, ExportMetadata(size=(320, 640))),
+        ({"description": "a YOLO", "task": "detect"}, ExportMetadata(description="a YOLO", task="detect")),
+        ({"end2end": "True", "args": "{'nms': True}"}, ExportMetadata(end_to_end=True, suppressed=True)),
         *(({"kpt_shape": shape}, ExportMetadata(keypoints=(17, 3))) for shape in ("[17, 3]", "(17, 3)")),
         ({"character": "a\n'\n "}, ExportMetadata(characters="a\n'\n ")),
     ],
