@@ -32,7 +32,7 @@ def chromium() -> Generator[Browser]:
         pytest.skip(missing)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=_FLAGS)
-        browser.new_context()
+        browser.new_context().new_page()
         try:
             yield browser
         finally:
