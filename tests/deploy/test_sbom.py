@@ -29,7 +29,6 @@ def cyclonedx_schema(address: str) -> Any:
     return json.loads(files("cyclonedx.schema._res").joinpath(f"{name}.SNAPSHOT.schema.json").read_text())
 
 
-@pytest.mark.slow
 def test_sbom_is_valid_cyclonedx(sbom: Document) -> None:
     errors = list(
         jsonschema_rs.validator_for(cyclonedx_schema("bom-1.6"), retriever=cyclonedx_schema).iter_errors(sbom)
@@ -65,6 +64,5 @@ def test_sbom_dependencies_refer_to_listed_components(sbom: Document) -> None:
     assert not any(ref.startswith("pkg:pypi/pytest@") for ref in own)
 
 
-@pytest.mark.slow
 def test_sbom_is_reproducible(sbom: Document) -> None:
     assert bill() == sbom
