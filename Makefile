@@ -11,7 +11,7 @@ UV := $(PIP) 'uv>=0.9' && $(BIN)/python -m tests.installed.uv
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve quick test test-processors test-arm test-slow test-all test-removal clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
+.PHONY: help serve quick test test-processors test-arm test-slow test-all test-removal clients browser foreign database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-feedback docs screenshots lock sbom image-facts audit proto fixtures evaluate-fixtures clean soak soak-features mutants
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -41,30 +41,29 @@ SLOW := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, PostgreSQL, torch, real servers
 	@$(BIN)/python -m pytest $(SLOW) -m "slow and not rare" $(ONLY)
 
-test-all: test $(VENV)/.test-slow browser database ## [test] run all tests, also foreign clients and Ray's matrix
+test-all: test $(VENV)/.test-slow browser foreign database ## [test] run all tests, also foreign clients and Ray's matrix
 	@$(BIN)/python -m pytest $(SLOW) -m slow
 
 test-removal: $(VENV)/.test ## [test] delete each plugin from a copy of the code, and try all others (minutes)
 	@$(BIN)/python -m tests.support.removal
 
-clients: $(VENV)/.test-slow browser ## [test] run foreign clients, and print which of their calls work (minutes)
+clients: $(VENV)/.test-slow browser foreign ## [test] run foreign clients, and print which of their calls work (minutes)
 	@$(BIN)/python -m tests.clients
 
-# The tests of the web page need Debian's Chromium and axe-core from npm, those of clients Debian's Go. This needs root
-# and Debian. Otherwise install them yourself, or these tests are skipped.
-browser: ## [test] install Chromium, Go and npm for the tests of the web page and of clients
+# The tests of the web page need Debian's Chromium. This needs root and Debian. Otherwise install it yourself, or these
+# tests are skipped.
+browser: ## [test] install Chromium for the tests of the web page
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
 		echo "Installing Chromium for the tests of the web page ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			chromium fonts-dejavu-core golang-go; } >/dev/null || echo "Chromium could not be installed; its tests are skipped"; }
-	@command -v npm >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
-		echo "Installing npm for the tests of the web page ..."; \
+			chromium fonts-dejavu-core; } >/dev/null || echo "Chromium could not be installed; its tests are skipped"; }
+
+# The tests of foreign clients need Debian's Go and Node.js.
+foreign: ## [test] install Go and Node.js for the tests of clients
+	@{ command -v node && command -v go; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		echo "Installing Go and Node.js for the tests of clients ..."; \
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-			npm; } >/dev/null || echo "npm could not be installed; the tests of the web page are skipped"; }
-	@cmp -s tests/browser/package-lock.json $(VENV)/browser/package-lock.json || ! command -v npm >/dev/null || { \
-		mkdir -p $(VENV)/browser && cp tests/browser/package.json tests/browser/package-lock.json $(VENV)/browser/ && \
-		npm ci --prefix $(VENV)/browser --silent --no-audit --no-fund || { rm -f $(VENV)/browser/package-lock.json; \
-			echo "axe-core could not be installed; the tests of the web page are skipped"; }; }
+			golang-go nodejs; } >/dev/null || echo "They could not be installed; some tests are skipped"; }
 
 # The tests of recording need Debian's PostgreSQL.
 database: ## [test] install PostgreSQL for the tests of recording

@@ -71,7 +71,7 @@ def files(*paths: str) -> list[Path]:
         for file in candidates
         if (file.suffix in suffixes or file.name in _TOP_LEVEL)
         and not str(file.relative_to(ROOT)).startswith(_SKIPPED)
-        and not {"__pycache__", "node_modules"} & set(file.parts)
+        and "__pycache__" not in file.parts
     ]
 
 
