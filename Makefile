@@ -39,7 +39,7 @@ test-arm: $(VENV)/.test $(VENV)/.supply ## [test] run a server, conform and test
 # The tests start processes and wait for them: four workers keep two cores busy.
 SLOW := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, PostgreSQL, torch, real servers
-	@$(BIN)/python -m pytest $(SLOW) -m "slow and not rare" $(ONLY)
+	@$(BIN)/python -m pytest $(SLOW) -p no:schemathesis -m "slow and not rare" $(ONLY)
 
 test-all: test $(VENV)/.test-slow browser foreign database ## [test] run all tests, also foreign clients and Ray's matrix
 	@$(BIN)/python -m pytest $(SLOW) -m slow

@@ -86,6 +86,11 @@ def _is_slow(path: Path) -> bool:
     return any(path.is_relative_to(slow) for slow in SLOW)
 
 
+@cache
+def _is_rare(path: Path) -> bool:
+    return any(path.is_relative_to(rare) for rare in RARE)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Leave the modules and tests, which live to the end, out of every garbage collection: it would visit millions."""
@@ -124,7 +129,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if any(item.path.is_relative_to(rare) for rare in RARE):
+        if _is_rare(item.path):
             item.add_marker(pytest.mark.rare)
     if config.getoption("affected") and (files := changed_files()) is not None:
         requires = {name: plugin.requires for name, plugin in registry().loaded.items()}
