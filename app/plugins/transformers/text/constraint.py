@@ -4,7 +4,6 @@ It bounds its own work: a schema, or a step, that costs more than its limits is 
 that one text must all match grows without bound, so that their number is limited here.
 """
 
-import threading
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
@@ -79,7 +78,6 @@ class Grammars:
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._own_tokenizer = tokenizer
         self._end_tokens = end_tokens
-        self._lock = threading.Lock()
 
     def constraint(self, parameters: SamplingParameters) -> Constraint | None:
         """Return the constraint of an answer; None if the parameters have no schema.
@@ -98,19 +96,14 @@ class Grammars:
             grammar = LLMatcher.grammar_from_json_schema(schema)
         else:
             grammar = LLMatcher.grammar_from_lark(_TEXT_OR_JSON + schema)
-        tokenizer = self._tokenizer_of()
         limits = LLParserLimits(verbose_errors=False, initial_lexer_fuel=_LEXER_FUEL)
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if not matcher.is_error():
             # Some schemas turn out to fit no value at the first token only.
             matcher.compute_bitmask()
-        constraint = Constraint(matcher, tokenizer)
+        constraint = Constraint(matcher, self._tokenizer)
         constraint.check()
         return constraint
-
-    def _tokenizer_of(self) -> Any:
-        with self._lock:
-            return self._tokenizer
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -27,7 +27,6 @@ _WITH_CODE = (
     "video_preprocessor_config.json",
 )
 _IMPLEMENTATIONS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
-_MAX_DEPTH = 32
 
 
 @cache
@@ -91,26 +90,22 @@ def check_configurations(folder: Path) -> None:
     Raise ModelError for Python code of the model or of a hub, and for a file that is not valid JSON.
     """
     for name in _WITH_CODE:
-        _check_code(folder / name, read_json(dict[str, object], folder / name), 0)
+        _check_code(folder / name, read_json(dict[str, object], folder / name))
 
 
-def _check_code(path: Path, value: object, depth: int) -> None:
+def _check_code(path: Path, content: object) -> None:
     """Reject references to code anywhere in a configuration, including nested ones."""
-    if depth > _MAX_DEPTH:
-        raise ModelError(f"{path} is nested deeper than {_MAX_DEPTH} levels")
-    match value:
-        case dict():
-            fields = cast("dict[str, object]", value)
+    nodes = [content]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            fields = cast("dict[str, object]", node)
             if fields.get("auto_map"):
                 raise ModelError(f"{path} refers to Python code of the model (auto_map), which is not run")
             for name in _IMPLEMENTATIONS:
                 # A name with a slash is a repository on a hub that contains compiled code.
                 if "/" in str(fields.get(name)):
                     raise ModelError(f"{path} refers to code on a hub ({name}), which is not run")
-            for field in fields.values():
-                _check_code(path, field, depth + 1)
-        case list():
-            for element in cast("list[object]", value):
-                _check_code(path, element, depth + 1)
-        case _:
-            pass
+            nodes += fields.values()
+        elif isinstance(node, list):
+            nodes += cast("list[object]", node)

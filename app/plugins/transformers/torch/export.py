@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -128,19 +129,16 @@ class Exporter:
     def _write_configuration(self, folder: Path, size: tuple[int, int] | None) -> None:
         source = self._spec.source
         labels = dict(enumerate(self._spec.description.labels))
-        _write(folder / "config.json", {**_read(source.folder / "config.json"), "id2label": labels})
+        content = read_json_file(source.folder / "config.json", dict[str, Any])
+        _write(folder / "config.json", {**content, "id2label": labels})
         self._processor.save_pretrained(folder)
         if size is not None:
-            path = folder / "preprocessor_config.json"
-            _write(path, {**_read(path), "size": {"height": size[0], "width": size[1]}})
+            content = read_json_file(path := folder / "preprocessor_config.json", dict[str, Any])
+            _write(path, {**content, "size": {"height": size[0], "width": size[1]}})
         declared = source.folder / SETTINGS_FILE
         if declared.is_file():
-            settings = {name: value for name, value in _read(declared).items() if name not in _NOT_COPIED}
-            _write(folder / SETTINGS_FILE, settings)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_json_file(path, dict[str, Any])
+            content = read_json_file(declared, dict[str, Any])
+            _write(folder / SETTINGS_FILE, {name: content[name] for name in content if name not in _NOT_COPIED})
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -157,11 +155,11 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Path
     any_size: bool
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[Comparison]  # none if the graph does not run
 
     @property
     def max_difference(self) -> float:
-        return _max_difference(self.comparisons)
+        return max((value for _, differences in self.comparisons for value in differences.values()), default=math.inf)
 
 
 def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> ExportResult:
@@ -179,20 +177,21 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
             f"{output} is the model's own folder; an ONNX file there would be loaded instead of the weights"
         )
     exporter = Exporter(sources[0])
-    any_size = exporter.resizes
+    result = _export(exporter, output, opset, any_size=exporter.resizes)
+    if result.any_size and result.max_difference > tolerance:
+        result = _export(exporter, output, opset, any_size=False)
+    if not result.comparisons:
+        raise ModelError(f"{result.file} was written, but ONNX Runtime cannot run it")
+    return result
+
+
+def _export(exporter: Exporter, output: Path, opset: int, *, any_size: bool) -> ExportResult:
     file = exporter.write(output, opset, any_size=any_size)
-    comparisons = _compare(exporter, file, any_size=any_size)
-    if any_size and (comparisons is None or _max_difference(comparisons) > tolerance):
-        any_size = False
-        file = exporter.write(output, opset, any_size=False)
-        comparisons = _compare(exporter, file, any_size=False)
-    if comparisons is None:
-        raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
-    return ExportResult(file=file, any_size=any_size, comparisons=comparisons)
+    return ExportResult(file=file, any_size=any_size, comparisons=_compare(exporter, file, any_size=any_size))
 
 
-def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparison] | None:
-    """Compare the raw outputs; return None when the graph does not run."""
+def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> Sequence[Comparison]:
+    """Compare the raw outputs; return nothing if the graph does not run."""
     session = Session(file)
     comparisons: list[Comparison] = []
     random = np.random.default_rng(0)
@@ -201,7 +200,7 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparis
         try:
             arrays = session.run({session.inputs[0].name: pixels})
         except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
-            return None
+            return ()
         expected = exporter.outputs_for(pixels)
         actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
         if len(exporter.outputs) > 1:
@@ -241,7 +240,3 @@ def _difference(expected: NDArray[np.float32], actual: NDArray[np.float32]) -> f
     if expected.shape != actual.shape or not np.isfinite(actual).all():
         return float("inf")
     return float(np.abs(expected - actual).max(initial=0) / np.abs(expected).max(initial=1))
-
-
-def _max_difference(comparisons: Sequence[Comparison]) -> float:
-    return max(value for _, differences in comparisons for value in differences.values())

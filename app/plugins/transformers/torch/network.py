@@ -26,15 +26,11 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         module: the module in evaluation mode, on its device.
         config: transformers' configuration.
-        device: torch's name of the device.
-        dtype: dtype of its weights and inputs.
         facts: decisions taken during the load.
     """
 
     module: Any
     config: Any
-    device: str
-    dtype: Any
     facts: list[Fact]
 
     def __call__(self, inputs: Mapping[str, Any]) -> Any:
@@ -44,13 +40,13 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Move arrays and tensors to the module's device, and floating-point numbers to its dtype."""
-        torch = load_torch()
+        torch, device, dtype = load_torch(), self.module.device, self.module.dtype
         moved: dict[str, Any] = {}
         for name, value in inputs.items():
             value = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
             moved[name] = value
             if torch.is_tensor(value):
-                moved[name] = value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
+                moved[name] = value.to(device, dtype) if value.is_floating_point() else value.to(device)
         return moved
 
 
@@ -85,7 +81,7 @@ def load_network(spec: ModelSpec) -> Network:
         Fact("device", device, _origin(settings.device)),
         Fact("dtype", str(module.dtype).removeprefix("torch."), _origin(settings.dtype)),
     ]
-    return Network(module=module, config=module.config, device=device, dtype=module.dtype, facts=facts)
+    return Network(module=module, config=module.config, facts=facts)
 
 
 def _origin(value: str) -> Origin:

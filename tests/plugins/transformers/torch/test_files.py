@@ -67,7 +67,7 @@ CONFIGURATIONS = ("config", "preprocessor_config", "processor_config", "tokenize
         ({"config__json": {"text_config": {"auto_map": {"AutoModel": "a/b--evil.Model"}}}}, "auto_map"),
         ({"config__json": {"parts": [{"auto_map": {"AutoConfig": "evil.Config"}}]}}, "auto_map"),
         ({"video_preprocessor_config__json": {"auto_map": {"AutoProcessor": "evil.P"}}}, "auto_map"),
-        ({"config__json": nested({"auto_map": {"AutoModel": "evil.Model"}}, 40)}, "nested deeper than 32"),
+        ({"config__json": nested({"auto_map": {"AutoModel": "evil.Model"}}, 40)}, "auto_map"),
         ({"config__json": {"attn_implementation": "kernels-community/evil"}}, "refers to code on a hub"),
         ({"config__json": {"vision_config": {"_attn_implementation": {"": "a/b@main"}}}}, "refers to code on a hub"),
         ({"adapter_config__json": {"base_model_name_or_path": "/etc"}}, "adapters of another model"),
