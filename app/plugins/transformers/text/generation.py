@@ -1,7 +1,7 @@
 """Sample tokens, and answer prompts with them: whole or streamed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Generic, TypeVar
 
@@ -23,8 +23,6 @@ from tasks.text_generation import ContinuedText
 
 InputT = TypeVar("InputT", bound=PromptedImage | ContinuedText)
 PredictionT = TypeVar("PredictionT")
-
-_TASK = ImageTextToText()
 
 
 class Sampler:
@@ -49,13 +47,8 @@ class Sampler:
 
         Raise MODEL_FAILED if the highest score is not finite.
         """
-        if self._constraint is None:
-            return self._pick(logits)
-        token = self._pick(self._constraint.mask(logits))
-        self._constraint.accept(token)
-        return token
-
-    def _pick(self, logits: NDArray[np.float32]) -> int:
+        if self._constraint is not None:
+            logits = self._constraint.mask(logits)
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise model_failed(f"The model failed: the score of a token is {logits[best]}")
@@ -63,14 +56,19 @@ class Sampler:
         if self._scored:
             weights = np.exp(logits - logits[best])
             self.probabilities.append(float(weights[token] / weights.sum()))
+        if self._constraint is not None:
+            self._constraint.accept(token)
         return token
 
+    # The quotes defer the import of NumPy's generators, which few servers need.
     def _sample(self, logits: NDArray[np.float32], random: "np.random.Generator") -> int:
         candidates = self._top_candidates(logits)
         scores = logits[candidates].astype(np.float64)
         with np.errstate(over="ignore"):
-            weights = np.exp((scores - scores[0]) / self._parameters.temperature)
-        return int(candidates[_draw(weights, self._parameters.top_p, random)])
+            cumulative = np.cumsum(np.exp((scores - scores[0]) / self._parameters.temperature))
+        nucleus = cumulative[: int(cumulative.searchsorted(self._parameters.top_p * float(cumulative[-1]))) + 1]
+        drawn = int(nucleus.searchsorted(random.random() * float(nucleus[-1]), side="right"))
+        return int(candidates[min(drawn, len(nucleus) - 1)])
 
     def _top_candidates(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
         """Return the candidate token ids, highest score first."""
@@ -81,13 +79,7 @@ class Sampler:
         return highest[np.argsort(np.negative(logits[highest]), kind="stable")]
 
 
-# The quotes defer the import of NumPy's generators, which few servers need.
-def _draw(weights: NDArray[np.float64], top_p: float, random: "np.random.Generator") -> int:
-    """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
-    cumulative = np.cumsum(weights)
-    nucleus_size = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
-    drawn = random.random() * cumulative[nucleus_size - 1]
-    return min(int(np.count_nonzero(cumulative[:nucleus_size] <= drawn)), nucleus_size - 1)
+TokenGenerator = Callable[[Any, Sampler, int], Generator[int]]
 
 
 class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
@@ -108,39 +100,56 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
 
 
 class AnswerTokens:
-    """The tokens of one answer without end tokens. It can be iterated once, and ends with the request.
+    """The tokens of one answer, without its end token. It can be iterated once, and ends with the request.
 
     Attributes:
-        count: number of tokens so far, end tokens included.
-        ids: the tokens so far, without end tokens.
+        ids: the tokens so far.
         finish: why the answer ended, after its last token.
     """
 
     def __init__(self, tokens: Iterable[int], end_tokens: Collection[int]) -> None:
         self._tokens = tokens
         self._end_tokens = end_tokens
-        self.count = 0
         self.ids: list[int] = []
         self.finish: FinishReason = "length"
 
     def __iter__(self) -> Iterator[int]:
         for token in self._tokens:
             raise_if_cancelled()
-            self.count += 1
             if token in self._end_tokens:
                 self.finish = "stop"
-            else:
-                self.ids.append(token)
-                yield token
+                return
+            self.ids.append(token)
+            yield token
+
+    def usage(self, prompt: EncodedPrompt) -> TokenUsage:
+        """Return the number of tokens of the prompt and of the answer so far, its end token included."""
+        return TokenUsage(prompt.token_count, len(self.ids) + (self.finish == "stop"))
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
-    """A model of prompts that also streams its answers."""
+    """A model of prompts that also streams its answers.
 
-    form: Form | None = None
-    """How its answers print places in an image; None if they do not."""
+    Args:
+        gather: makes the prediction for an input from the answers to its prompts.
+        generate: yields the tokens of one answer, at least up to its end token, from the inputs of an `EncodedPrompt`
+            and the maximum number of tokens.
+        tokenizer: decodes the tokens of answers.
+        end_tokens: each ends an answer.
 
-    def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
+    Attributes:
+        form: how its answers print places in an image; None if they do not.
+    """
+
+    def __init__(
+        self,
+        gather: Callable[[InputT, Sequence[TextChunk]], PredictionT],
+        generate: TokenGenerator,
+        tokenizer: Tokenizer,
+        end_tokens: frozenset[int],
+    ) -> None:
+        self.form: Form | None = None
+        self._gather, self._generate = gather, generate
         self._tokenizer = tokenizer
         self._end_tokens = end_tokens
         self._grammars = Grammars(tokenizer, end_tokens)
@@ -149,29 +158,12 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
         """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
 
-    @abstractmethod
-    def _generate(self, inputs: Any, picker: Sampler, max_tokens: int) -> Generator[int]:
-        """Yield the tokens of one answer with its end token; `inputs` are the ones of an `EncodedPrompt`."""
-
-    @abstractmethod
-    def _prediction(self, item: InputT, answers: Sequence[TextChunk]) -> PredictionT:
-        """Return the prediction with the answer to each prompt of `item`."""
-
-    def _grounding(
-        self, form: Form, item: Any, number: int, prompt: EncodedPrompt, ids: Sequence[int], score: float
-    ) -> Grounding | None:
-        """Return what the answer `ids` to the prompt with this number locates, each with the score, or None."""
-        text = self._tokenizer.decode(ids, with_special_tokens=True)
-        size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
-        found = read_grounding(form, text, item.prompts[number], size, prompt.input_size, score)
-        return found if found.objects or found.note else None
-
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         collector = ChunkCollector()
         for chunk in self.stream(inputs):
             collector.add(chunk)
         answers = collector.answers
-        return [self._prediction(item, answers[index]) for index, item in enumerate(inputs)]
+        return [self._gather(item, answers[index]) for index, item in enumerate(inputs)]
 
     def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
@@ -193,21 +185,41 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
                 with closing(self._generate(prompt.inputs, sampler, prompt.max_tokens)) as tokens:
                     answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
-                        usage = TokenUsage(prompt.token_count, answer.count)
-                        yield TextChunk(item=index, prompt=number, text=text, usage=usage)
-                    usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
-                    score = float(np.mean(sampler.probabilities[: len(answer.ids)] or 0))
-                    form = self.form
-                    found = form and self._grounding(form, item, number, prompt, answer.ids, score)
+                        yield TextChunk(item=index, prompt=number, text=text, usage=answer.usage(prompt))
                     yield TextChunk(
-                        item=index, prompt=number, text="", final=True, usage=usage, finish=finish, grounding=found
+                        item=index,
+                        prompt=number,
+                        text="",
+                        final=True,
+                        usage=answer.usage(prompt),
+                        finish=answer.finish,
+                        grounding=self._grounding(item, number, prompt, answer.ids, sampler.probabilities),
                     )
+
+    def _grounding(
+        self, item: Any, number: int, prompt: EncodedPrompt, ids: Sequence[int], probabilities: Sequence[float]
+    ) -> Grounding | None:
+        """Return what the answer `ids` to the prompt with this number locates, or None.
+
+        Each place has the mean of the `probabilities` of the tokens, of which the last may be the end token.
+        """
+        if self.form is None:
+            return None
+        score = float(np.mean(probabilities[: len(ids)] or 0))
+        text = self._tokenizer.decode(ids, with_special_tokens=True)
+        size = (item.images[0].width, item.images[0].height) if len(item.images) == 1 else None
+        found = read_grounding(self.form, text, item.prompts[number], size, prompt.input_size, score)
+        return found if found.objects or found.note else None
 
 
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
-    """A `VisionLanguageModel` that generates its answers."""
+    """A `VisionLanguageModel` that generates its answers to prompts, which `conversation` formats."""
 
-    _conversation: Conversation
+    def __init__(
+        self, conversation: Conversation, generate: TokenGenerator, tokenizer: Tokenizer, end_tokens: frozenset[int]
+    ) -> None:
+        super().__init__(ImageTextToText().gather, generate, tokenizer, end_tokens)
+        self._conversation = conversation
 
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
@@ -216,6 +228,3 @@ class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
     @abstractmethod
     def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
         """Yield each prompt with its images."""
-
-    def _prediction(self, item: PromptedImage, answers: Sequence[TextChunk]) -> Answers:
-        return _TASK.gather(item, answers)

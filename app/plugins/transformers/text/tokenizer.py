@@ -35,6 +35,10 @@ class Tokenizer:
         """
         return self._inner.encode(text, add_special_tokens=with_special_tokens).ids
 
+    def spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """Return the start and end of each token in `text`, special tokens around it included."""
+        return self._inner.encode(text).offsets
+
     def decode(self, ids: Sequence[int], *, with_special_tokens: bool = False) -> str:
         """Return the text of `ids`."""
         return self._inner.decode(ids, skip_special_tokens=not with_special_tokens)
@@ -78,8 +82,8 @@ def load_tokenizer(source: ModelSource) -> Any:
     return load_part("AutoTokenizer", source, "tokenizer.json")
 
 
-def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
-    """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
+def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> Tokenizer:
+    """Copy the fast tokenizer inside transformers' tokenizer.
 
     transformers changes the padding of the inner tokenizer with each call, which is not thread-safe. With
     `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token. Raise
@@ -105,35 +109,10 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = 
     bare: Any = tokenizers.Tokenizer.from_str(state)
     bare.no_padding()
     bare.no_truncation()
-    return Tokenizer(bare, tokenizer.unk_token_id), bare
+    return Tokenizer(bare, tokenizer.unk_token_id)
 
 
-def text_inputs(ids: Sequence[int], tokenizer: Any, types: Sequence[int] | None = None) -> dict[str, Any]:
-    """Return the inputs of a model of torch for one text.
-
-    Args:
-        ids: token ids of the text.
-        tokenizer: transformers' tokenizer, which knows the names of the inputs.
-        types: token type id of each token, for models that have them.
-    """
-    encoded = {"input_ids": [ids]}
-    if types is not None and "token_type_ids" in tokenizer.model_input_names:
-        encoded["token_type_ids"] = [types]
-    return dict(tokenizer.pad(encoded, padding=False, return_tensors="pt"))
-
-
-def check_length(count: int, max_tokens: int | None, path: str) -> None:
+def check_length(count: int, max_tokens: float, path: str) -> None:
     """Reject a text with more tokens than the model allows. Raise TOO_LARGE with `path`."""
-    if max_tokens is not None and count > max_tokens:
+    if count > max_tokens:
         raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {max_tokens} tokens, got a text of {count}", path)
-
-
-def max_text_tokens(tokenizer: Any, config: Any, reserved: int = 0) -> int | None:
-    """Return the maximum number of tokens of a text, or None if neither tokenizer nor model declares one.
-
-    The model reserves `reserved` positions before the first token.
-    """
-    positions = getattr(config, "max_position_embeddings", None)
-    available = positions - reserved if isinstance(positions, int) else None
-    limits = (tokenizer.model_max_length, available)
-    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)

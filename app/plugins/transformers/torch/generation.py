@@ -7,74 +7,64 @@ Therefore our sampler selects a token from the scores of each step, and masks al
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.conversation import ChatTemplate
-from app.plugins.transformers.text.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT, Sampler
+from app.plugins.transformers.text.generation import EncodedPrompt, GenerativeModel, Sampler
 from app.plugins.transformers.text.library import transformers
-from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer, text_inputs
+from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer, load_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import load_torch
 from app.plugins.transformers.torch.network import Network
 from tasks.inference.error import InferenceError, invalid
-from tasks.task import TextChunk
 from tasks.text.generation import Message, MessagePart, SamplingParameters, reject_conversation
 from tasks.text_generation import ContinuedText, Generation, TextGeneration, TextGenerator
 
-_TASK = TextGeneration()
 _CONTEXT_TOKENS = 16
 _PROBE = "What is the time?"
 _MESSAGES = "messages"
 """The path of a conversation in a request."""
 
 
-class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
-    """A generative model whose tokens come from a network."""
+def generate_tokens(network: Network, inputs: Mapping[str, Any], sampler: Sampler, max_tokens: int) -> Generator[int]:
+    """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
+    tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
+    closed = threading.Event()
 
-    def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer, end_tokens(network))
-        self._network = network
-
-    def _generate(self, inputs: Mapping[str, Any], picker: Sampler, max_tokens: int) -> Generator[int]:
-        """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
-        tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
-        closed = threading.Event()
-
-        def run() -> None:
-            try:
-                _run_generate(self._network, inputs, picker, max_tokens, tokens.put, closed)
-            except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
-                tokens.put(error)
-            tokens.put(None)
-
-        worker = threading.Thread(target=run, name="generate", daemon=True)
-        worker.start()
-        ended = False
+    def run() -> None:
         try:
-            while True:
-                token = tokens.get()
-                if token is None:
-                    ended = True
-                    return
-                if isinstance(token, BaseException):
-                    raise token
-                yield token
-        finally:
-            closed.set()
-            while not ended:
-                ended = tokens.get() is None
-            worker.join()
+            _run_generate(network, inputs, sampler, max_tokens, tokens.put, closed)
+        except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+            tokens.put(error)
+        tokens.put(None)
+
+    worker = threading.Thread(target=run, name="generate", daemon=True)
+    worker.start()
+    ended = False
+    try:
+        for token in iter(tokens.get, None):
+            if isinstance(token, BaseException):
+                raise token
+            yield token
+        ended = True
+    finally:
+        closed.set()
+        while not ended:
+            ended = tokens.get() is None
+        worker.join()
 
 
-class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
+class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
     """A `StreamingModel` of texts, and of conversations if the tokenizer has a chat template.
 
     The tokenizer of transformers, `hf_tokenizer`, also knows the names of the model's inputs.
     """
 
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
-        super().__init__(network, tokenizer)
+        super().__init__(TextGeneration().gather, partial(generate_tokens, network), tokenizer, end_tokens(network))
+        self._network = network
         self._hf_tokenizer = hf_tokenizer
         self.template = ChatTemplate(hf_tokenizer, tokenizer, self._end_tokens)
 
@@ -90,7 +80,7 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.path)
         max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.path)
-        inputs = text_inputs(ids, self._hf_tokenizer)
+        inputs = dict(self._hf_tokenizer.pad({"input_ids": [ids]}, padding=False, return_tensors="pt"))
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
@@ -104,9 +94,6 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
             return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
         return self.template.ids(self.template.render(messages, _MESSAGES))
 
-    def _prediction(self, item: ContinuedText, answers: Sequence[TextChunk]) -> Generation:
-        return _TASK.gather(item, answers)
-
 
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """Return the text generator of `network`.
@@ -114,7 +101,7 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     Raise ModelError if it has no tokenizer, or its chat template rejects a short message.
     """
     hf_tokenizer = load_tokenizer(spec.source)
-    generator = _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
+    generator = _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source), hf_tokenizer)
     if generator.template.exists:
         try:
             generator.template.render([Message("user", (MessagePart(type="text", text=_PROBE),))], _MESSAGES)
@@ -159,7 +146,7 @@ def max_answer_tokens(
 def _run_generate(
     network: Network,
     inputs: Mapping[str, Any],
-    picker: Sampler,
+    sampler: Sampler,
     max_tokens: int,
     on_token: Callable[[int], None],
     closed: threading.Event,
@@ -168,7 +155,7 @@ def _run_generate(
 
     def pick(input_ids: Any, scores: Any) -> Any:
         del input_ids
-        token = picker.pick(scores[0].float().cpu().numpy())
+        token = sampler.pick(scores[0].float().cpu().numpy())
         on_token(token)
         only = torch.full_like(scores, -torch.inf)
         only[:, token] = 0

@@ -1,21 +1,15 @@
 """Test that images are answered as alone, in batches of one shape."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from app.core.settings.model import ModelSource
 from app.plugins.transformers.text.processor import load_image_processor
-from app.plugins.transformers.torch.images import Batch, ImagePreparation
+from app.plugins.transformers.torch.images import Items, Tensors, batched_model
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 from tests.plugins.transformers.torch.asking import FolderOf, Served, answers, boxes_of, image_input, scene
-
-
-def preparation(folder: Path) -> ImagePreparation:
-    return ImagePreparation(load_image_processor(ModelSource(name="m", version="1", folder=folder)))
 
 
 @pytest.mark.parametrize("name", ["resnet", "detr", "yolos", "rt_detr", "d_fine", "mask2former"])
@@ -33,15 +27,15 @@ def test_images_of_several_sizes_are_answered_in_order_as_alone(served: Served, 
 
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: FolderOf) -> None:
-    batches: list[Batch] = []
+    batches: list[tuple[int, ...]] = []
 
-    def run(batch: Batch) -> list[tuple[int, int]]:
-        batches.append(batch)
-        return list(batch.sizes)
+    def run(items: Items, tensors: Tensors) -> list[tuple[int, ...]]:
+        batches.append(tensors["pixel_values"].shape)
+        return [item.image.pixels.shape[:2] for item in items]
 
     scenes = (scene(96, 64), scene(64, 96), scene(192, 128), scene(64, 96, 5))
     items = [ImageItem(Image(pixels), SelectionParameters()) for pixels in scenes]
-    sizes = preparation(folder_of("detr")).model(run)(items)
+    processor = load_image_processor(ModelSource(name="m", version="1", folder=folder_of("detr")))
+    sizes = batched_model(processor, run)(items)
     assert sizes == [(64, 96), (96, 64), (128, 192), (96, 64)]
-    assert [batch.sizes for batch in batches] == [[(64, 96), (128, 192)], [(96, 64), (96, 64)]]
-    assert [tuple(batch.tensors["pixel_values"].shape) for batch in batches] == [(2, 3, 64, 96), (2, 3, 96, 64)]
+    assert batches == [(2, 3, 64, 96), (2, 3, 96, 64)]

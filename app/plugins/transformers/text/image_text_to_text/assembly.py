@@ -126,7 +126,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     for name, value in declared.items():
         if getattr(processor, name, "") is None:
             setattr(processor, name, value)
-    tokenizer, _ = copy_tokenizer(processor.tokenizer, source)
+    tokenizer = copy_tokenizer(processor.tokenizer, source)
     ends, ends_origin = _end_tokens(folder, config, tokenizer, processor.tokenizer.eos_token)
     resolve = partial(resolve_confined, source=source)
     encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)

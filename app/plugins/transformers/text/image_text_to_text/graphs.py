@@ -1,6 +1,6 @@
 """Run the three graphs: the vision encoder, the embedding of tokens, and the decoder with an attention cache."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -124,10 +124,8 @@ class Decoder:
         (spec,) = self._embed_tokens.inputs
         return self._embed_tokens.run({spec.name: np.asarray(ids, spec.datatype.dtype)[np.newaxis]})[0]
 
-    def generate(
-        self, embeddings: NDArray[Any], sampler: Sampler, end_tokens: Collection[int], max_tokens: int
-    ) -> Iterator[int]:
-        """Continue the text with the (1, length, width) `embeddings`, and yield token ids, with the end token.
+    def generate(self, embeddings: NDArray[Any], sampler: Sampler, max_tokens: int) -> Generator[int]:
+        """Continue the text with the (1, length, width) `embeddings`, and yield token ids.
 
         Raise MODEL_FAILED.
         """
@@ -138,8 +136,6 @@ class Decoder:
             outputs = self._decoder.run(self._feeds(embeddings, cache, length))
             token = sampler.pick(self._last_logits(outputs[self._logits]))
             yield token
-            if token in end_tokens:
-                return
             if count < max_tokens:
                 cache = {name: outputs[index] for name, index in self._cache_outputs.items()}
                 embeddings = self.embed([token])

@@ -33,8 +33,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         decoder: Decoder,
         max_positions: int | None,
     ) -> None:
-        super().__init__(tokenizer, end_tokens)
-        self._conversation = conversation
+        super().__init__(conversation, self._continue, tokenizer, end_tokens)
         self.vision = vision
         self._decoder = decoder
         self._max_positions = max_positions
@@ -69,8 +68,8 @@ class OnnxVisionLanguageModel(PromptedImageModel):
             size = self._conversation.input_size(encoded)
             yield EncodedPrompt((ids, features), len(ids), max_tokens, input_size=size)
 
-    def _generate(self, inputs: _Inputs, picker: Sampler, max_tokens: int) -> Generator[int]:
-        yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
+    def _continue(self, inputs: _Inputs, sampler: Sampler, max_tokens: int) -> Generator[int]:
+        return self._decoder.generate(self._embed(inputs), sampler, max_tokens)
 
     def _embed(self, inputs: _Inputs) -> NDArray[Any]:
         ids, features = inputs

@@ -3,6 +3,7 @@
 The requests of zero-shot classifiers, such as CLIP, name the classes.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +12,9 @@ from numpy.typing import NDArray
 
 from app.plugins.transformers.text.library import locked
 from app.plugins.transformers.text.processor import load_image_processor
-from app.plugins.transformers.text.tokenizer import (
-    CANDIDATES_PATH,
-    check_length,
-    copy_tokenizer,
-    load_tokenizer,
-    max_text_tokens,
-)
+from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH, check_length, copy_tokenizer, load_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
-from app.plugins.transformers.torch.images import Batch, ImagePreparation
+from app.plugins.transformers.torch.images import Items, Tensors, batched_model, image_tensors
 from app.plugins.transformers.torch.network import Network
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.vision.image import Image
@@ -33,22 +28,22 @@ _SIGLIP_TOKENS = 64
 
 def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
     """Return the classifier of `network`. Raise ModelError if it has no processor."""
-    images = ImagePreparation(load_image_processor(spec.source))
 
-    def run(batch: Batch) -> list[Classification]:
-        scores = probabilities(network(batch.tensors).logits, network.config)
+    def run(_: Items, tensors: Tensors) -> list[Classification]:
+        scores = probabilities(network(tensors).logits, network.config)
         return [Classification(labels=spec.description.labels, scores=row) for row in scores]
 
-    return images.model(run)
+    return batched_model(load_image_processor(spec.source), run)
 
 
 def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
     """Return the classifier of `network`. Raise ModelError if it has no processor or no tokenizer."""
-    images = ImagePreparation(load_image_processor(spec.source))
+    prepare = image_tensors(load_image_processor(spec.source))
     tokenizer = load_tokenizer(spec.source)
     tokenize = locked(tokenizer)
-    _, raw_tokenizer = copy_tokenizer(tokenizer, spec.source)
-    max_tokens = max_text_tokens(tokenizer, network.config.get_text_config())
+    own_tokenizer = copy_tokenizer(tokenizer, spec.source)
+    positions = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+    max_tokens = min(tokenizer.model_max_length, positions or math.inf)
     siglip = "siglip" in network.config.model_type
     padding: dict[str, Any] = {"padding": True}
     if siglip:
@@ -57,8 +52,8 @@ def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassif
     def classify_one(image: Image, labels: Sequence[str]) -> Classification:
         prompts = [_HYPOTHESIS.format(label) for label in labels]
         for index, text in enumerate(() if siglip else prompts):
-            check_length(len(raw_tokenizer.encode(text).ids), max_tokens, f"{CANDIDATES_PATH}[{index}]")
-        logits = network({**tokenize(prompts, **padding), **images.prepare(image)}).logits_per_image[0].float()
+            check_length(len(own_tokenizer.spans(text)), max_tokens, f"{CANDIDATES_PATH}[{index}]")
+        logits = network({**tokenize(prompts, **padding), **prepare(image)}).logits_per_image[0].float()
         scores = logits.sigmoid() if siglip else logits.softmax(-1)
         return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
 

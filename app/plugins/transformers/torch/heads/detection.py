@@ -13,10 +13,10 @@ import PIL.Image
 from app.core.settings.model import ModelError
 from app.plugins.transformers.text.library import locked
 from app.plugins.transformers.text.processor import load_image_processor, load_processor
-from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH, check_length, copy_tokenizer
+from app.plugins.transformers.text.tokenizer import CANDIDATES_PATH, Tokenizer, check_length, copy_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import load_torch
-from app.plugins.transformers.torch.images import Batch, ImagePreparation
+from app.plugins.transformers.torch.images import Items, Tensors, batched_model
 from app.plugins.transformers.torch.network import Network
 from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
@@ -32,18 +32,18 @@ def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
     processor = load_image_processor(spec.source)
     if not hasattr(processor, "post_process_object_detection"):
         raise ModelError(f"{spec.source.folder}: {type(processor).__name__} cannot decode boxes")
-    images = ImagePreparation(processor)
 
-    def run(batch: Batch) -> list[Detections]:
-        outputs = network(batch.tensors)
+    def run(items: Items, tensors: Tensors) -> list[Detections]:
+        outputs = network(tensors)
         # Keep all scores above 0 here, because each request has its own threshold.
-        decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
+        sizes = [item.image.pixels.shape[:2] for item in items]
+        decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
         return [
             _detections([spec.description.labels[int(number)] for number in found["labels"].tolist()], found)
             for found in decoded
         ]
 
-    return images.model(run)
+    return batched_model(processor, run)
 
 
 def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
@@ -56,11 +56,11 @@ def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector
     decode = getattr(processor, "post_process_grounded_object_detection", None)
     if decode is None:
         raise ModelError(f"{source.folder}: {type(processor).__name__} cannot decode boxes of candidate labels")
-    _, raw_tokenizer = copy_tokenizer(processor.tokenizer, source)
+    tokenizer = copy_tokenizer(processor.tokenizer, source)
     process = locked(processor)
     detect_one = partial(_detect_by_queries, network, process, decode)
     if "grounding" in model_type:
-        detect_one = partial(_detect_by_phrases, network, process, raw_tokenizer)
+        detect_one = partial(_detect_by_phrases, network, process, tokenizer)
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         with load_torch().inference_mode():
@@ -83,7 +83,7 @@ def _detect_by_queries(
 
 
 def _detect_by_phrases(
-    network: Network, process: Callable[..., Any], tokenizer: Any, image: Image, labels: Sequence[str]
+    network: Network, process: Callable[..., Any], tokenizer: Tokenizer, image: Image, labels: Sequence[str]
 ) -> Detections:
     """Detect with Grounding DINO, which encodes all classes as one text and scores each token for each box.
 
@@ -91,10 +91,10 @@ def _detect_by_phrases(
     threshold instead, which may not form a class.
     """
     text, spans = _sentence(labels)
-    tokens = tokenizer.encode(text)
-    check_length(len(tokens.ids), network.config.max_text_len, CANDIDATES_PATH)
+    tokens = tokenizer.spans(text)
+    check_length(len(tokens), network.config.max_text_len, CANDIDATES_PATH)
     positions = [
-        [position for position, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
+        [position for position, (start, end) in enumerate(tokens) if start < last and end > first]
         for first, last in spans
     ]
     if not all(positions):

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.core.settings.model import ModelError
@@ -11,19 +12,19 @@ from app.plugins.transformers.text.processor import load_processor
 from app.plugins.transformers.text.tokenizer import Tokenizer, copy_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import load_torch
-from app.plugins.transformers.torch.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
+from app.plugins.transformers.torch.generation import end_tokens, generate_tokens, last_tokens, max_answer_tokens
 from app.plugins.transformers.torch.network import Network
-from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.image_text_to_text import PromptedImage
 
 
-class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
+class TransformersVisionLanguageModel(PromptedImageModel):
     """A `StreamingModel`. If an answer continues the tokens of its prompt, they determine its spelling."""
 
     def __init__(
         self, network: Network, conversation: Conversation, tokenizer: Tokenizer, *, continues_prompt: bool
     ) -> None:
-        super().__init__(network, tokenizer)
-        self._conversation = conversation
+        super().__init__(conversation, partial(generate_tokens, network), tokenizer, end_tokens(network))
+        self._network = network
         self._continues_prompt = continues_prompt
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
 
@@ -62,7 +63,7 @@ def load_vision_language_model(spec: ModelSpec, network: Network) -> Transformer
         raise ModelError(f"{source.folder}: {type(network.module).__name__} cannot generate text")
     style = prompt_style(config)
     processor = load_processor(source, str(config.model_type))
-    tokenizer, _ = copy_tokenizer(processor.tokenizer, source, keeps_markup=style.keeps_markup)
+    tokenizer = copy_tokenizer(processor.tokenizer, source, keeps_markup=style.keeps_markup)
     try:
         conversation = Conversation(processor, tokenizer, style, end_tokens(network))
     except ModelError as error:

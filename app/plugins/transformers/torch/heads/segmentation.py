@@ -19,7 +19,7 @@ from app.plugins.transformers.text.processor import load_image_processor
 from app.plugins.transformers.text.tokenizer import load_tokenizer
 from app.plugins.transformers.torch.architecture import ModelSpec
 from app.plugins.transformers.torch.framework import load_torch
-from app.plugins.transformers.torch.images import Batch, ImagePreparation
+from app.plugins.transformers.torch.images import Items, Tensors, batched_model
 from app.plugins.transformers.torch.network import Network
 from tasks.image_segmentation import ImageSegmenter, Segments
 from tasks.vision.contours import contours_of_mask
@@ -39,16 +39,13 @@ def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter
 
     Raise ModelError if it has no processor.
     """
-    images = ImagePreparation(load_image_processor(spec.source))
 
-    def run(batch: Batch) -> list[Segments]:
-        logits = network(batch.tensors).logits.float()
-        return [
-            _segments(_class_masks(*class_map(planes, size)), spec.description.labels, size)
-            for size, planes in zip(batch.sizes, logits, strict=True)
-        ]
+    def run(items: Items, tensors: Tensors) -> Iterator[Segments]:
+        for item, planes in zip(items, network(tensors).logits.float(), strict=True):
+            size = item.image.pixels.shape[:2]
+            yield _segments(_class_masks(*class_map(planes, size)), spec.description.labels, size)
 
-    return images.model(run)
+    return batched_model(load_image_processor(spec.source), run)
 
 
 def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
@@ -65,7 +62,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
         padding = {"padding": "max_length", "truncation": True, "max_length": network.config.task_seq_len}
         encoded = load_tokenizer(source)([f"the task is {layout}"], return_tensors="np", **padding)
         extra["task_inputs"] = encoded["input_ids"]
-    images, decode = ImagePreparation(processor), _decoder(processor, layout)
+    decode = _decoder(processor, layout)
     parameters = inspect.signature(decode).parameters
     # Older processors have no options for overlapping instances and class scores.
     options = {name: True for name in ("return_binary_maps", "return_segmentation_scores") if name in parameters}
@@ -80,13 +77,13 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
                 objects = _objects(decode(outputs, threshold=threshold, target_sizes=[decoded_size], **options)[0])
         return _segments(objects, spec.description.labels, size)
 
-    def run(batch: Batch) -> Iterator[Segments]:
-        count = len(batch.items)
-        outputs = network({**batch.tensors, **{name: np.tile(value, (count, 1)) for name, value in extra.items()}})
-        for position, (item, size) in enumerate(zip(batch.items, batch.sizes, strict=True)):
-            yield segments(_slice(outputs, position, count), size, item.floor)
+    def run(items: Items, tensors: Tensors) -> Iterator[Segments]:
+        count = len(items)
+        outputs = network({**tensors, **{name: np.tile(value, (count, 1)) for name, value in extra.items()}})
+        for position, item in enumerate(items):
+            yield segments(_slice(outputs, position, count), item.image.pixels.shape[:2], item.floor)
 
-    return images.model(run)
+    return batched_model(processor, run)
 
 
 def _decoder(processor: Any, layout: str) -> Any:

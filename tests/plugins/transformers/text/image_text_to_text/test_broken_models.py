@@ -145,7 +145,7 @@ CONFIG = TextConfiguration(hidden_size=8, num_attention_heads=4, num_key_value_h
 def test_use_cache_branch_and_num_logits_to_keep_are_fed_as_tokens_are_read(tmp_path: Path) -> None:
     loaded = decoder(tmp_path, SWITCHED, CONFIG)
     start = np.zeros((1, 4, 9), np.float32)
-    tokens = loaded.generate(start, Sampler(GenerationParameters()), end_tokens=(), max_tokens=10**9)
+    tokens = loaded.generate(start, Sampler(GenerationParameters()), max_tokens=10**9)
     assert list(islice(tokens, 3)) == [4, 6, 6]
 
 
