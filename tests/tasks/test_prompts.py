@@ -9,7 +9,7 @@ from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText, PromptedIm
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
-from tasks.text.generation import Message, MessagePart, question, reject_conversation, template_message, with_texts
+from tasks.text.generation import Message, MessagePart, question, reject_conversation
 from tasks.text_generation import TextGeneration
 from tests.support.data.images import encode_image, rectangle
 from tests.support.data.requests import file_input, request, text_input
@@ -89,11 +89,6 @@ def test_invalid_or_too_many_prompts_are_rejected(
         prompts(*inputs, **limits)
 
 
-def test_text_inputs_have_no_output_of_their_own() -> None:
-    inputs = text("a"), image(name="one"), image(name="two")
-    assert [group.name for group in ImageTextToText().decode(request(*inputs), {}, Limits())] == ["one", "two"]
-
-
 IMAGE_PART = {"type": "image"}
 WHAT = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "what?"}]}
 ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a box"}]}
@@ -169,12 +164,3 @@ def test_models_without_a_template_reject_several_messages_and_images() -> None:
     for messages in ([one, one], [two]):
         with pytest.raises(InferenceError, match="no chat template for a conversation"):
             reject_conversation(messages, "messages")
-
-
-def test_templates_receive_parts_or_one_text() -> None:
-    message = Message("user", (MessagePart(type="image"), MessagePart(type="text", text="a")))
-    assert template_message(message, "<i>") == {"role": "user", "content": "<i>\na"}
-    assert template_message(with_texts(message, "b"), None) == {
-        "role": "user",
-        "content": [{"type": "image"}, {"type": "text", "text": "b"}],
-    }

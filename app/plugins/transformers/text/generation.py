@@ -201,7 +201,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     ) -> Grounding | None:
         """Return what the answer `ids` to the prompt with this number locates, or None.
 
-        Each place has the mean of the `probabilities` of the tokens, of which the last may be the end token.
+        Each place has the mean of the `probabilities` of the tokens; the last probability may be of the end token.
         """
         if self.form is None:
             return None
