@@ -1,9 +1,4 @@
-"""Give loaded models the step that cuts large images into tiles, as a model's settings and files declare.
-
-Two exporters write the size and overlap of tiles to the metadata of ONNX files: QGIS Deepness (``tiles_size`` in pixels
-and ``tiles_overlap`` in percent, with ``det_conf`` and ``det_iou_thresh``), and OpenVINO's Training Extensions for
-Model API (``model_info tile_size`` and ``model_info tiles_overlap``, a fraction).
-"""
+"""Give loaded models the step that cuts large images into tiles, as a model's settings declare."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,43 +10,21 @@ from app.plugins.tiling.parameters import TileParameters, TilingSection, TilingS
 from app.plugins.tiling.step import TilingStep
 from metadata.model import Fact, ModelMetadata, Origin
 from tasks.inference.parameters import InputParameters
-from tasks.inference.request import validation_error
 
 _ANY_SIDE = 640
 """Pixels: the side of tiles for models that take images of any size."""
 _OFF = TilingSettings(size=False)
-_SIZES = ("tiles_size", "model_info tile_size")
-_OVERLAPS = ("tiles_overlap", "model_info tiles_overlap")
 _PIXEL_LAYOUTS: Mapping[str, float] = {"semantic": 0.0, "class-map": 0.0, "mask": 0.5, "mask-logits": 0.5}
 """Layouts that give each pixel a class, with the score above which it belongs to one."""
-_PARAMETERS = {"det_conf": "score_threshold", "det_iou_thresh": "iou_threshold"}
 
 
-def _tiling_of(source: ModelSource, description: ModelMetadata) -> tuple[TilingSettings, Origin]:
-    """Return how images are cut, and the origin of that. Raise ModelError for tiles that are not possible."""
+def _tiling_of(source: ModelSource, description: ModelMetadata) -> TilingSettings:
+    """Return how images are cut. Raise ModelError for a model that finds no objects in images."""
     declared = source.settings.of(TilingSection).tiling
-    if description.task_type.geometry is None:
-        if declared is not None:
-            place = f'{source.folder / SETTINGS_FILE}: "tiling"'
-            raise ModelError(f"{place} is for models that find objects in images, not for {description.task_type}")
-        return _OFF, Origin.CONVENTION
-    if declared is not None:
-        return declared, Origin.DECLARED
-    size = _number(source, description.properties, _SIZES)
-    if size is None:
-        return _OFF, Origin.CONVENTION
-    overlap = _number(source, description.properties, _OVERLAPS)
-    share = {} if overlap is None else {"overlap": overlap / 100 if overlap > 1 else overlap}
-    try:
-        return msgspec.convert({"size": round(size), **share}, TilingSettings), Origin.MODEL_FILE
-    except msgspec.ValidationError as error:
-        raise _unusable(source, str(validation_error(error))) from None
-
-
-def _parameters_of(source: ModelSource, description: ModelMetadata) -> Mapping[str, object]:
-    """Return the request parameters that Deepness' metadata declare. Raise ModelError if one is not a number."""
-    values = {ours: _number(source, description.properties, (name,)) for name, ours in _PARAMETERS.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    if declared is not None and description.task_type.geometry is None:
+        place = f'{source.folder / SETTINGS_FILE}: "tiling"'
+        raise ModelError(f"{place} is for models that find objects in images, not for {description.task_type}")
+    return declared or _OFF
 
 
 def _input_size(source: ModelSource, description: ModelMetadata) -> tuple[int, int]:
@@ -73,21 +46,6 @@ def _chunk_size(source: ModelSource, description: ModelMetadata) -> int:
     return max([source.settings.batching.max_size, *fixed])
 
 
-def _number(source: ModelSource, properties: Mapping[str, str], names: tuple[str, ...]) -> float | None:
-    name = next((name for name in names if name in properties), None)
-    if name is None:
-        return None
-    try:
-        return msgspec.json.decode(properties[name].strip(' "'), type=float)
-    except msgspec.DecodeError:
-        raise _unusable(source, f"{name}: {properties[name]:.60}") from None
-
-
-def _unusable(source: ModelSource, found: str) -> ModelError:
-    advice = f'declare "tiling" in {SETTINGS_FILE}, or {{"tiling": {{"size": 0}}}} for no tiles'
-    return ModelError(f"{source.folder}: the metadata of the model cannot be used ({found}); {advice}")
-
-
 class TilingLoader:
     """Adds its step to every model whose inputs have parameters, because any request may ask for tiles."""
 
@@ -103,9 +61,7 @@ class TilingLoader:
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable], /) -> Servable:
         servable = load(source)
         servable.description = description = _described(source, servable.description)
-        settings, origin = _tiling_of(source, description)
-        if origin is Origin.MODEL_FILE:
-            servable.defaults = {**_parameters_of(source, description), **servable.defaults}
+        settings = _tiling_of(source, description)
         size, chunk = _input_size(source, description), _chunk_size(source, description)
         if issubclass(servable.task.parameters_type, InputParameters):
             floor = _PIXEL_LAYOUTS.get(description.layout)
@@ -121,12 +77,12 @@ LOADERS = (TilingLoader(),)
 
 def _described(source: ModelSource, description: ModelMetadata) -> ModelMetadata:
     """Return the metadata with how images are cut, if they are cut without a request for it."""
-    settings, origin = _tiling_of(source, description)
+    settings = _tiling_of(source, description)
     if not settings.size or any(fact.topic == "tiles" for fact in description.facts):
         return description
     size = _input_size(source, description) if settings.size is True else settings.size
     height, width = size if isinstance(size, tuple) else (size, size)
     by_objects = f"{' and the whole image' * settings.full}, {settings.merge}"
     how = ", merged by pixels" if description.layout in _PIXEL_LAYOUTS else by_objects
-    fact = Fact("tiles", f"{width}x{height} pixels, overlap {settings.overlap:g}{how}", origin)
+    fact = Fact("tiles", f"{width}x{height} pixels, overlap {settings.overlap:g}{how}", Origin.DECLARED)
     return msgspec.structs.replace(description, facts=(*description.facts, fact))

@@ -1,14 +1,12 @@
-"""Models get tiles from their settings, their metadata or requests, wherever they run."""
+"""Models get tiles from their settings or requests, wherever they run."""
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import onnx
 import pytest
 
 from app.core.assembly.discovery import discover
@@ -27,16 +25,9 @@ from tests.support.servers.server_process import ROOT
 MODELS = ROOT / "fixtures" / "models"
 
 
-def source(
-    tmp_path: Path, model: str = "detector", metadata: Mapping[str, str] | None = None, **settings: Any
-) -> ModelSource:
+def source(tmp_path: Path, model: str = "detector", **settings: Any) -> ModelSource:
     folder = tmp_path / model
     shutil.copytree(MODELS / model, folder)
-    if metadata:
-        graph: Any = onnx.load(folder / "model.onnx")
-        for key, value in metadata.items():
-            graph.metadata_props.add(key=key, value=value)
-        onnx.save(graph, folder / "model.onnx")
     (folder / "model-settings.json").write_bytes(msgspec.json.encode(settings))
     (found,) = discover(folder)
     return found
@@ -52,43 +43,36 @@ def tiles(servable: Any, **parameters: object) -> object:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "settings", "expected", "count"),
+    ("settings", "expected", "count"),
     [
-        ({}, {}, None, None),
-        ({}, {"tiling": {}}, ("192x192 pixels, overlap 0.2 and the whole image, join", "model-settings.json"), 12),
-        ({"tiles_size": "256", "tiles_overlap": "15", "det_conf": "0.3"}, {},
-         ("256x256 pixels, overlap 0.15 and the whole image, join", "model file"), 9),
-        ({"model_info tile_size": "400", "model_info tiles_overlap": "0.5"}, {},
-         ("400x400 pixels, overlap 0.5 and the whole image, join", "model file"), 4),
-        ({"tiles_size": "256"}, {"tiling": {"size": 0}}, None, None),
+        ({}, None, None),
+        ({"tiling": {}}, ("192x192 pixels, overlap 0.2 and the whole image, join", "model-settings.json"), 12),
+        ({"tiling": {"size": 0}}, None, None),
     ],
-)  # fmt: skip
+)
 def test_check_shows_the_tiles_and_requests_get_them(
-    tmp_path: Path, metadata: dict[str, str], settings: dict[str, Any], expected: Any, count: int | None
+    tmp_path: Path, settings: dict[str, Any], expected: Any, count: int | None
 ) -> None:
-    model = source(tmp_path, metadata=metadata, **settings)
+    model = source(tmp_path, **settings)
     assert fact(model) == expected
     servable = load(model)
     assert tiles(servable) == count
     assert tiles(servable, tile=300, overlap=0) == 4
-    assert servable.defaults.get("score_threshold") == (0.3 if "det_conf" in metadata else None)
 
 
 @pytest.mark.parametrize(
-    ("model", "metadata", "settings", "message"),
+    ("model", "settings", "message"),
     [
-        ("classifier", {}, {"tiling": {}}, "for models that find objects in images, not for IMAGE_CLASSIFICATION"),
-        ("detector", {}, {"tiling": {"size": 5}}, r"tiling: size: Expected 16\.\.16384 pixels"),
-        ("detector", {}, {"tiling": {"sizes": 5}}, r"tiling: Object contains unknown field `sizes`"),
-        ("detector", {"tiles_size": "big"}, {}, r"tiles_size: big\); declare \"tiling\" in model-settings.json"),
-        ("detector", {"tiles_size": "256", "tiles_overlap": "1"}, {}, "Expected `float` <= 0.8"),
+        ("classifier", {"tiling": {}}, "for models that find objects in images, not for IMAGE_CLASSIFICATION"),
+        ("detector", {"tiling": {"size": 5}}, r"tiling: size: Expected 16\.\.16384 pixels"),
+        ("detector", {"tiling": {"sizes": 5}}, r"tiling: Object contains unknown field `sizes`"),
     ],
 )
 def test_tiles_that_are_not_possible_are_rejected(
-    tmp_path: Path, model: str, metadata: dict[str, str], settings: dict[str, Any], message: str
+    tmp_path: Path, model: str, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):
-        load(source(tmp_path, model, metadata, **settings))
+        load(source(tmp_path, model, **settings))
 
 
 @pytest.mark.parametrize(("model", "offered"), [("detector", ["tile", "overlap"]), ("classifier", [])])
