@@ -68,7 +68,8 @@ _TOGETHER = {
     "torch": (
         "tests/plugins/transformers/", "tests/plugins/openai/test_chat.py", "tests/plugins/openai/test_tools.py",
         "tests/fixtures/",
-        "tests/core/runtimes/python/test_score_and_mask_answers.py",
+        "tests/core/runtimes/python/test_score_and_mask_answers.py", "tests/core/runtimes/python/test_recipes.py",
+        "tests/plugins/authoring/test_predict.py",
         "tests/core/runtimes/onnxruntime/images/test_resampling.py",
     ),
 }  # fmt: skip

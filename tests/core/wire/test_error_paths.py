@@ -28,10 +28,6 @@ def test_longest_prefix_of_whole_steps_is_replaced(path: str, expected: str) -> 
     assert move(path, PLACES) == expected
 
 
-def test_path_without_a_place_is_kept() -> None:
-    assert move("parameters.k", {"data": "input"}) == "parameters.k"
-
-
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -39,7 +35,7 @@ def test_path_without_a_place_is_kept() -> None:
         ("inputs[0]", "0 "),
         ("inputs", "instances"),
         ("parameters.a", "query.a"),
-        ("model", "model"),
+        ("model.k", "model.k"),
         ("", ""),
     ],
 )

@@ -77,14 +77,14 @@ def read(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def bound_cases() -> list[tuple[str, str, bool]]:
     """Return values on both sides of bounds, of one variable for each kind of bound: all share the code."""
-    cases: dict[tuple[str, str, float], list[tuple[str, str, bool]]] = {}
+    cases: dict[tuple[str, str], list[tuple[str, str, bool]]] = {}
     choices: list[tuple[str, str, bool]] = []
     for name, schema in VARIABLES.items():
         kind, step = schema["type"], _STEP.get(schema["type"], 0)
         for keyword, sign, limit in (("minimum", -1, 0), ("maximum", 1, 0), ("exclusiveMinimum", -1, 1)):
             if keyword in schema:
                 inside, outside = schema[keyword] - sign * limit * step, schema[keyword] + sign * (1 - limit) * step
-                cases[kind, keyword, schema[keyword]] = [(name, str(inside), True), (name, str(outside), False)]
+                cases[kind, keyword] = [(name, str(inside), True), (name, str(outside), False)]
         choices = choices or [(name, f"{value}{end}", not end) for value in schema.get("enum", []) for end in ("", "!")]
     return [*choices, *(case for pair in cases.values() for case in pair)]
 

@@ -46,8 +46,7 @@ def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, measure: M
     return all(abs(measure(a, b) - threshold) > 1e-3 for a, b in combinations(boxes, 2))
 
 
-@pytest.mark.parametrize("agnostic", [False, True])
-@given(st.integers(0, 2**32 - 1), st.integers(0, 14), st.sampled_from([0.1, 0.45, 0.7, 0.95]))
+@given(st.booleans(), st.integers(0, 2**32 - 1), st.integers(0, 14), st.sampled_from([0.1, 0.45, 0.7, 0.95]))
 def test_suppression_is_greedy_within_a_class(agnostic: bool, seed: int, count: int, threshold: float) -> None:
     random = np.random.default_rng(seed)
     corner, size = random.uniform(-60, 60, (count, 2)), random.uniform(5, 60, (count, 2))
@@ -63,8 +62,7 @@ def test_suppression_is_greedy_within_a_class(agnostic: bool, seed: int, count: 
         assert suppress_boxes(boxes, scores, classes, threshold, agnostic=agnostic).tolist() == kept
 
 
-@pytest.mark.parametrize("agnostic", [False, True])
-@given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from([0.1, 0.45, 0.7]))
+@given(st.booleans(), st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from([0.1, 0.45, 0.7]))
 def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(
     agnostic: bool, seed: int, count: int, threshold: float
 ) -> None:
