@@ -30,11 +30,9 @@ class FeatureSpace:
         scale = _deviations(embeddings)
         count = min(MAX_COMPONENTS, embeddings.shape[1], max(1, len(embeddings) // _ROWS_A_COMPONENT))
         centred = (embeddings - self._centre) / scale
-        values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
-        strongest = np.argsort(-values)[:count]
-        selected = strongest[values[strongest] > 1e-9] if len(values) else strongest
-        self._component_deviations = np.sqrt(values[selected])
-        self._matrix = vectors[:, selected] / self._component_deviations / scale[:, None]
+        variances, directions = _main_components(centred, count)
+        self._component_deviations = np.sqrt(variances)
+        self._matrix = directions / self._component_deviations / scale[:, None]
 
     def numbers(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standardize numbers (n, f): the fitted rows have mean 0 and deviation 1."""
@@ -114,6 +112,20 @@ def standardize_within_clusters(numbers: NDArray[np.float64], clusters: NDArray[
         members = numbers[clusters == cluster]
         standardized[clusters == cluster] = (members - members.mean(axis=0)) / _deviations(members)
     return standardized
+
+
+def _main_components(rows: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variances of at most `count` main components of centred (n, d) rows, and their (d, count) directions.
+
+    The largest is first. With fewer rows than columns, the products of rows have the same eigenvalues as the products
+    of columns, and take a fraction of the time.
+    """
+    few = len(rows) < rows.shape[1]
+    values, vectors = np.linalg.eigh((rows @ rows.T if few else rows.T @ rows) / len(rows))
+    strongest = np.argsort(-values)[:count]
+    selected = strongest[values[strongest] > 1e-9]
+    variances, vectors = values[selected], vectors[:, selected]
+    return variances, rows.T @ vectors / np.sqrt(len(rows) * variances) if few else vectors
 
 
 def _deviations(rows: NDArray[np.floating]) -> NDArray[np.float64]:
