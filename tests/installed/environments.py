@@ -1,6 +1,6 @@
 """Create environments as users have them: the base dependencies of Charioteer, or those and one extra.
 
-`linked_environment` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml
+`linked_environment` is fast: it creates links to installed packages, and resolves the requirements of pyproject.toml
 as pip does. `wheel_environment` adds a wheel, and `layered_environment` what is downloaded. The Makefile completes the
 one that all must equal. They are cached in ``.venv-installed`` until pyproject.toml changes.
 """
@@ -16,7 +16,8 @@ import tomllib
 import venv
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
@@ -101,6 +102,7 @@ def closure(texts: Iterable[str]) -> dict[str, Distribution]:
     return packages
 
 
+@cache
 def linked_environment(*extras: str) -> Environment:
     """Return an environment with the packages that ``pip install --editable .[extras]`` installs, linked from here."""
     packages, content = _linked_packages(*extras)
@@ -125,7 +127,7 @@ def makefile_environment() -> Environment:
         variables = (f"PYTHON={sys.executable}", f"VENV={folder}")
         _run("make", *variables, str(folder / "bin" / "python"))
         for package in packages.values():
-            _link(package, Environment(folder))
+            _link_files(package.files or (), Environment(folder))
         _run("make", *variables, str(folder / ".serve"))
 
     return _cached("made", content, make)
@@ -188,11 +190,21 @@ def _link_all(packages: Mapping[str, Distribution], folder: Path) -> Environment
 
 
 def _link(package: Distribution, environment: Environment) -> None:
-    for file in package.files or ():
+    """Link the folders that are importable packages, so that all environments share their bytecode, and other files."""
+    files = package.files or ()
+    folders = {file.parts[0]: Path(str(file.locate())).parent for file in files if file.parts[1:] == ("__init__.py",)}
+    for name, folder in folders.items():
+        (environment.site_packages / name).symlink_to(folder)
+    _link_files((file for file in files if file.parts[0] not in folders), environment)
+
+
+def _link_files(files: Iterable[PackagePath], environment: Environment) -> None:
+    """Create hard links, so that pip may replace files."""
+    for file in files:
         # Outside site-packages are manuals, and programs whose first line names the interpreter.
         if ".." in file.parts:
             continue
-        source, target = Path(str(package.locate_file(file))), environment.site_packages / file
+        source, target = Path(str(file.locate())), environment.site_packages / file
         _link_file(source, target)
         # Compiling takes longer than all other work of a first command, and imports here have done most of it.
         bytecode = Path(cache_from_source(str(source)))
