@@ -13,6 +13,7 @@ import pytest
 
 from app.plugins.grps.proto import message_class
 from app.plugins.recording.images import image_path
+from tests.installed.environments import linked_environment
 from tests.plugins.recording.contents import Row, contents
 from tests.support.data.chariot import image_input
 from tests.support.data.images import encode_base64
@@ -58,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
     """Return the rows of one request of each kind, by request id."""
     store, images = folder / "store.db", folder / "images"
-    with run_server("--record", str(store), "--record-images", str(images)) as server:
+    options = ("--record", str(store), "--record-images", str(images))
+    with run_server(*options, program=linked_environment().command) as server:
         with closing(Client(server)) as client:
             send_requests(client)
         assert server.stop() == 0

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.installed.environments import linked_environment
 from tests.support.data.golden import CASES
 from tests.support.servers.server_process import ROOT, ServerProcess, run_server
 
@@ -19,7 +20,7 @@ NAMES = {case.name for case in CASES if case.protocol == "kserve-v1"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with run_server() as server:
+    with run_server(program=linked_environment().command) as server:
         assert server.address
         yield server
 
