@@ -58,9 +58,9 @@ def run(*arguments: str | Path, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a baseline of 160 images."""
+    """Create a baseline of 100 images."""
     root = tmp_path_factory.mktemp("baseline")
-    run("baseline", write_images(root / "good", WORLD.camera_images(1, 160)), "--out", root / "b.npz")
+    run("baseline", write_images(root / "good", WORLD.camera_images(1, 100)), "--out", root / "b.npz")
     return root / "b.npz"
 
 
@@ -76,7 +76,7 @@ def test_names_that_are_not_utf8_are_reported_with_escapes(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_check_reports_drift_of_one_blurred_camera(baseline: Path, tmp_path: Path) -> None:
-    images = WORLD.changed(WORLD.camera_images(2, 160), WORLD.blurred, 1, "east")
+    images = WORLD.changed(WORLD.camera_images(2, 100), WORLD.blurred, 1, "east")
     production = write_images(tmp_path / "<script>", images)
     reports = "--json", tmp_path / "r.json", "--html", tmp_path / "r.html"
     assert "Drift was found" in run("check", baseline, production, *reports, "--fail-on-drift", status=1)
@@ -92,7 +92,7 @@ def test_check_reports_drift_of_one_blurred_camera(baseline: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_check_reports_no_drift_for_the_same_distribution(baseline: Path, tmp_path: Path) -> None:
-    images = write_images(tmp_path / "same", WORLD.camera_images(3, 100))
+    images = write_images(tmp_path / "same", WORLD.camera_images(3, 60))
     assert "No drift was found" in run("check", baseline, images, "--fail-on-drift")
 
 

@@ -141,7 +141,7 @@ def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", [False, True], ids=["bundled", "model"])
 def test_server_reports_similarity_and_drift(tmp_path: Path, encoder: bool) -> None:
-    folder, images = repository(tmp_path, None), write_images(tmp_path / "images", WORLD.camera_images(1, 80))
+    folder, images = repository(tmp_path, None), write_images(tmp_path / "images", WORLD.camera_images(1, 40))
     own = ("--embedder", with_encoder(folder)) if encoder else ()
     baseline = folder / "detector" / "drift-baseline.npz"
     run("baseline", images, "--out", baseline, *own)
