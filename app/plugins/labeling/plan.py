@@ -15,7 +15,7 @@ from tasks.inference.limits import too_large
 from tasks.inference.request import read_parameters
 
 _TAGS: Mapping[str, Sequence[str]] = {
-    "box": ("RectangleLabels", "KeyPointLabels"),
+    "box": ("RectangleLabels",),
     "oriented": ("RectangleLabels", "PolygonLabels"),
     "contour": ("BrushLabels", "PolygonLabels"),
     "classes": ("Choices",),
@@ -47,7 +47,6 @@ class TagLabel(msgspec.Struct, frozen=True):
 
     stored: str  # its name in annotations: `alias`, by default `value`
     names: list[str]  # the labels of a model that mean it: `predicted_values`, by default `value` and `alias`
-    index: int | None  # `model_index`, the number of a keypoint; None without
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -61,14 +60,6 @@ class Control(msgspec.Struct, frozen=True):
     def option(self, name: str, default: str = "") -> str:
         """Return the attribute ``model_<name>`` in lower case."""
         return self.attributes.get(f"model_{name}", default).lower()
-
-    def number(self, name: str, default: float) -> float:
-        """Return the number in the attribute ``model_<name>``. Raise INVALID_REQUEST if it is none."""
-        text = self.option(name, str(default))
-        try:
-            return float(text)
-        except ValueError:
-            raise invalid(f"Expected a number in model_{name}, got {quote_value(text)}") from None
 
 
 class LabelConfig(msgspec.Struct, frozen=True):
@@ -119,9 +110,6 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
         raise invalid(f'{message}; add model_skip="true" to the tags of all but one', path)
     parameters = _parameters([control for control, _ in controls], source.settings.parameters, path)
     read_parameters(servable.task.parameters_type, parameters, path=path)
-    for control, _ in controls:
-        control.number("point_size", 1)
-        control.number("point_threshold", 0)
     if description.open_vocabulary:
         parameters["candidate_labels"] = sorted({name for _, names in controls for name in names})
     chosen = [(control.attributes, names) for control, names in controls]
@@ -244,7 +232,7 @@ def parse_label_config(text: str, path: str) -> LabelConfig:
 
 
 def _label(value: str, attributes: Mapping[str, str]) -> TagLabel:
-    alias, index = attributes.get("alias", ""), attributes.get("model_index", "")
+    alias = attributes.get("alias", "")
     predicted = [name.strip() for name in attributes.get("predicted_values", "").split(",")]
     names = [name for name in predicted if name] or [name for name in (value, alias) if name]
-    return TagLabel(alias or value, names, int(index) if index.isdecimal() else None)
+    return TagLabel(alias or value, names)

@@ -14,7 +14,7 @@ from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
 from tasks.image_text_to_text import Answer
 from tasks.inference.response import Record
-from tasks.object_detection import DetectedObject, PosedObject
+from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.vision.contours import contours_inside, mask_of_contours
 
@@ -37,44 +37,36 @@ _CODE_BITS = 32
 def task_result(plan: Plan, records: Sequence[Record], width: int, height: int) -> Mapping[str, object]:
     """Return the prediction for one task with the records of its image of `width` x `height` pixels."""
     regions: list[Region] = []
-    parents: dict[int, str] = {}
-    # Keypoints refer to the rectangles of their objects, which come first.
-    for control, names in sorted(plan.controls, key=lambda filled: filled[0].tag == "KeyPointLabels"):
+    for control, names in plan.controls:
         kind, size = control.tag.lower(), {"original_width": width, "original_height": height, "image_rotation": 0}
         common: Region = {"from_name": control.attributes["name"], "to_name": control.image, "type": kind, **size}
-        for index, region in _regions(control, names, records, width, height):
-            region = {"id": secrets.token_hex(5), **common, **region}
-            if control.tag == "RectangleLabels":
-                parents[index] = region["id"]
-            elif control.tag == "KeyPointLabels" and index in parents:
-                region["parentID"] = parents[index]
-            regions.append(region)
+        regions += [
+            {"id": secrets.token_hex(5), **common, **region}
+            for region in _regions(control, names, records, width, height)
+        ]
     scores = [region["score"] for region in regions if "score" in region]
     return {"result": regions, "score": sum(scores) / len(scores) if scores else 0.0, "model_version": plan.version}
 
 
 def _regions(
     control: Control, names: Mapping[str, str], records: Sequence[Record], width: int, height: int
-) -> Iterator[tuple[int, Region]]:
-    """Yield the index of a record, and a region without the fields that all regions of a tag share."""
+) -> Iterator[Region]:
+    """Yield each region without the fields that all regions of a tag share."""
     if control.tag == "TextArea":
-        yield 0, {"value": {"text": [record.answer for record in records if isinstance(record, Answer)]}}
+        yield {"value": {"text": [record.answer for record in records if isinstance(record, Answer)]}}
     elif control.tag == "Choices":
         classes = [record for record in records if isinstance(record, LabelledScore) and record.label in names]
         if control.attributes.get("choice") != "multiple":
             classes = classes[:1]
         if classes:
-            yield 0, {"value": {"choices": [names[record.label] for record in classes]}, "score": classes[0].score}
+            yield {"value": {"choices": [names[record.label] for record in classes]}, "score": classes[0].score}
     else:
-        for index, record in enumerate(records):
+        for record in records:
             if not isinstance(record, _Shape) or record.label not in names:
-                continue
-            if control.tag == "KeyPointLabels":
-                yield from ((index, region) for region in _keypoints(control, record, width, height))
                 continue
             labels = {control.tag.lower(): [names[record.label]]}
             for value in _values(control.tag, record, width, height):
-                yield index, {"value": {**value, **labels}, "score": record.score}
+                yield {"value": {**value, **labels}, "score": record.score}
 
 
 def _values(tag: str, record: _Shape, width: int, height: int) -> Sequence[Mapping[str, object]]:
@@ -131,17 +123,6 @@ def _rotated_rectangle(record: OrientedObject, width: int, height: int) -> Mappi
         candidates.append({**value, "rotation": math.degrees(angle) % 360})
     names = ("x", "y", "width", "height")
     return min(candidates, key=lambda value: max(0, -value["x"], -value["y"], *(value[name] - 100 for name in names)))
-
-
-def _keypoints(control: Control, record: _Shape, width: int, height: int) -> Iterator[Region]:
-    """Yield a region for each keypoint of an object whose number a label has as its `model_index`."""
-    labels = {label.index: label.stored for label in control.labels if record.label in label.names}
-    size, threshold = control.number("point_size", 1), control.number("point_threshold", 0)
-    for index, (x, y, *visibility) in enumerate(record.keypoints if isinstance(record, PosedObject) else ()):
-        score = visibility[0] if visibility else record.score
-        if index in labels and score >= threshold:
-            point = {"x": 100 * x / width, "y": 100 * y / height, "width": 100 * size / width}
-            yield {"value": {**point, "keypointlabels": [labels[index]]}, "score": score}
 
 
 def _brush(rings: Sequence[NDArray[np.float64]], width: int, height: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Shapes that the fixture models do not have: masks with holes and parts, and keypoints."""
+"""Shapes that the fixture models do not have: masks with holes and parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,6 @@ from app.plugins.labeling.plan import Plan, parse_label_config
 from app.plugins.labeling.regions import task_result
 from tasks.image_segmentation import Segments
 from tasks.inference.response import Record
-from tasks.object_detection import PosedObject
 from tasks.vision.contours import contours_of_mask, mask_of_contours
 
 GENERATOR = np.random.default_rng(7)
@@ -79,18 +78,3 @@ def test_each_part_is_a_polygon_without_its_holes() -> None:
     # From centre to centre of the pixels at the border.
     assert np.allclose(bounds, [[[5.5, 4.5], [24.5, 19.5]], [[30.5, 22.5], [37.5, 27.5]]])
     assert all(region["value"]["closed"] for region in found)
-
-
-def test_keypoints_belong_to_the_rectangle_of_their_object() -> None:
-    points = [[10, 15, 0.9], [20, 6, 0.3], [30, 3, 0.8]]
-    records = [PosedObject("red", 0.75, 4, 3, 36, 27, keypoints=points)]
-    names = enumerate(("nose", "ear"))
-    labels = "".join(f'<Label value="{name}" predicted_values="red" model_index="{index}"/>' for index, name in names)
-    tags = (
-        f'<KeyPointLabels name="k" toName="image" model_point_threshold="0.4" model_point_size="2">{labels}'
-        '</KeyPointLabels><RectangleLabels name="r" toName="image"/>'
-    )
-    rectangle, nose = regions(tags, records, 40, 30)
-    assert (rectangle["from_name"], nose["from_name"], nose["parentID"]) == ("r", "k", rectangle["id"])
-    assert nose["value"] == {"x": 25, "y": 50, "width": 5, "keypointlabels": ["nose"]}
-    assert nose["score"] == 0.9
