@@ -57,6 +57,7 @@ REMOVED = {
         "serve the model with KServe's Hugging Face server or vLLM, or declare TENSOR for an ONNX graph of its token "
         "ids",
     ),
+    "layout scrfd": "read its outputs in a Python class (docs/python_models.md), or use YuNet or BlazeFace for faces",
     **dict.fromkeys(("layout rt-detr", "layout torchvision"), "declare detections, which reads the same outputs"),
     "setting compile": "leave it out: models of transformers are not compiled; `charioteer export` makes ONNX of many",
     "serve --drift-webhook": "let Prometheus alert on `charioteer_drift_detected` (deploy/prometheus/alerts.yaml)",

@@ -3,9 +3,6 @@
 - ``yunet``: ``cls_8``, ``obj_8``, ``bbox_8`` and ``kps_8``, and the same for 16 and 32, as in OpenCV's zoo. A score is
   the root of class times objectness; a box is an offset in cells and the logarithms of its sides; a landmark is an
   offset in cells (``FaceDetectorYN`` of OpenCV). Images are BGR in 0..255.
-- ``scrfd``: scores [N, 1] of all strides, then boxes [N, 4], then optionally landmarks [N, 10], as InsightFace exports
-  them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells; a
-  landmark is an offset from that corner, in cells.
 - ``mediapipe``: MediaPipe's detectors of faces (BlazeFace), palms and persons: ``regressors`` [b, N, 4 + 2 * K] and
   ``classificators`` [b, N, 1], as tf2onnx names BlazeFace's. A row is cx, cy, w, h and K points in input pixels,
   where cx, cy and the points are relative to the centre of a cell. Scores are logits. Cells follow each other by row,
@@ -16,7 +13,6 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -24,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.runtimes.onnxruntime.graph import RawOutputs
-from app.core.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, ONES, ZEROS, PartialPreprocessing
+from app.core.runtimes.onnxruntime.images.preprocessing import HALVES, ONES, ZEROS, PartialPreprocessing
 from app.core.runtimes.onnxruntime.layouts.candidates import Candidates, best_indices
 from app.core.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, sigmoid
 from app.plugins.layouts.objectness import grid_corners
@@ -34,10 +30,8 @@ from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.vision.filtering import ious, xywh_to_xyxy
 
-_YUNET, _SCRFD = "yunet", "scrfd"
+_YUNET = "yunet"
 _YUNET_STRIDES = (8, 16, 32)
-_SCRFD_STRIDES = {6: (8, 16, 32), 9: (8, 16, 32), 10: (8, 16, 32, 64, 128), 15: (8, 16, 32, 64, 128)}
-"""Strides by number of outputs."""
 _MAX_CANDIDATES = 5000
 _MAX_EXPONENT = 20.0
 _POINTS = (5, 2)
@@ -45,25 +39,8 @@ _POINTS = (5, 2)
 _YUNET_DEFAULTS = PartialPreprocessing(
     size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, channel_order="BGR"
 )
-_SCRFD_DEFAULTS = msgspec.structs.replace(
-    _YUNET_DEFAULTS, scale=BYTE, mean=HALVES, std=(128 / 255,) * 3, channel_order="RGB", box_scale="height"
-)
-
 _Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """Boxes, scores and landmarks of one stride."""
-
-
-_FACES = Match(
-    layout=_YUNET,
-    task_type=TaskType.OBJECT_DETECTION,
-    outputs=(),
-    by_names=True,
-    origin=Origin.MODEL_FILE,
-    task_origin=Origin.MODEL_FILE,
-    classes=1,
-    names=("face",),
-    preprocessing=_YUNET_DEFAULTS,
-)
 
 
 def _recognise_yunet(view: GraphView) -> Match | None:
@@ -78,32 +55,18 @@ def _recognise_yunet(view: GraphView) -> Match | None:
     points = view.outputs_named(*(f"kps_{stride}" for stride in _YUNET_STRIDES)) or []
     if [point.shape for point in points] != [(*box.shape[:2], math.prod(_POINTS)) for box in boxes]:
         points = []
-    return msgspec.structs.replace(
-        _FACES, outputs=[*outputs, *points], decode=_find_yunet, keypoints=_POINTS if points else None
-    )
-
-
-def _recognise_scrfd(view: GraphView) -> Match | None:
-    strides = _SCRFD_STRIDES.get(len(view.outputs))
-    ranks = {output.blank.ndim for output in view.outputs}
-    if strides is None or ranks not in ({2}, {3}) or not all(output.is_float for output in view.outputs):
-        return None
-    levels = len(strides)
-    shapes = [output.shape[-2:] for output in view.outputs]
-    counts = [count for count, _ in shapes[:levels]]
-    widths = (1, 4, 10)[: len(shapes) // levels]
-    if shapes != [(count, width) for width in widths for count in counts]:
-        return None
-    if not all(count == 4 * following > 0 for count, following in pairwise(counts)):
-        return None
-    return msgspec.structs.replace(
-        _FACES,
-        layout=_SCRFD,
-        outputs=view.outputs,
-        decode=partial(_find_scrfd, strides=strides),
-        keypoints=_POINTS if len(widths) == 3 else None,
-        unbatched=ranks == {2},
-        preprocessing=_SCRFD_DEFAULTS,
+    return Match(
+        layout=_YUNET,
+        task_type=TaskType.OBJECT_DETECTION,
+        outputs=[*outputs, *points],
+        decode=_find_yunet,
+        keypoints=_POINTS if points else None,
+        by_names=True,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        classes=1,
+        names=("face",),
+        preprocessing=_YUNET_DEFAULTS,
     )
 
 
@@ -117,17 +80,6 @@ def _find_yunet(answer: RawOutputs, item: DetectionInput) -> Candidates:
         score = np.sqrt(np.clip(scores[:, 0], 0, 1) * np.clip(presence[:, 0], 0, 1))
         points = _points(answer.outputs[level + 9 :: len(_YUNET_STRIDES)], corners, stride)
         parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score, points))
-    return _suppressed(parts, item)
-
-
-def _find_scrfd(answer: RawOutputs, item: DetectionInput, *, strides: tuple[int, ...]) -> Candidates:
-    parts: list[_Part] = []
-    for level, stride in enumerate(strides):
-        scores, distances = answer.outputs[level], answer.outputs[level + len(strides)] * np.float32(stride)
-        corners = _corners(len(distances), stride, answer)
-        boxes = np.concatenate([corners - distances[:, :2], corners + distances[:, 2:]], axis=1)
-        points = _points(answer.outputs[level + 2 * len(strides) :: len(strides)], corners, stride)
-        parts.append((boxes, scores[:, 0], points))
     return _suppressed(parts, item)
 
 
@@ -246,6 +198,5 @@ _TASKS = (TaskType.OBJECT_DETECTION,)
 _ANCHORS = "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels"
 LAYOUTS = (
     Layout((_YUNET,), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet),
-    Layout((_SCRFD,), _TASKS, "scores [N, 1] and boxes [N, 4] for three or five strides", _recognise_scrfd),
     Layout((_MEDIAPIPE,), _TASKS, _ANCHORS, _recognise_anchors),
 )

@@ -1,6 +1,5 @@
-"""Compare face detectors with OpenCV, InsightFace and the anchors of MediaPipe."""
+"""Compare face detectors with OpenCV and the anchors of MediaPipe."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from tests.core.runtimes.onnxruntime.answers import (
     all_close,
     assert_found,
     detect,
-    detection_input,
-    detector,
     inspected,
     uniform_image,
 )
@@ -62,88 +59,6 @@ def test_yunet_gives_boxes_of_opencv(tmp_path: Path) -> None:
     places = np.concatenate([found.boxes, found.keypoints.reshape(len(faces), 10)], axis=1)
     expected = np.concatenate([expected, faces[:, 4:14]], axis=1)
     np.testing.assert_allclose(sorted_rows(places, found.scores), sorted_rows(expected, faces[:, 14]), atol=1e-3)
-
-
-def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]:
-    random = np.random.default_rng(6)
-    counts = [(SIDE // stride) ** 2 * anchors for stride in STRIDES]
-    scores = [random.uniform(0, 1, (count, 1)) ** 8 for count in counts]
-    boxes = [random.uniform(0.2, 2, (count, 4)) for count in counts]
-    points = [random.uniform(-1, 1, (count, 10)) for count in counts] if landmarks else []
-    return [array.astype(np.float32) for array in (*scores, *boxes, *points)]
-
-
-def greedy_suppression(boxes: NDArray[Any], scores: NDArray[Any], max_overlap: float) -> list[int]:
-    """Return the indices of the (n, 4) xyxy boxes that are kept, by descending score."""
-    left = np.argsort(-scores, kind="stable")
-    kept: list[int] = []
-    while len(left):
-        best, left = left[0], left[1:]
-        kept.append(int(best))
-        sides = np.minimum(boxes[best, 2:], boxes[left, 2:]) - np.maximum(boxes[best, :2], boxes[left, :2])
-        shared = np.clip(sides, 0, None).prod(axis=1)
-        areas = (boxes[left, 2:] - boxes[left, :2]).prod(axis=1) + (boxes[best, 2:] - boxes[best, :2]).prod() - shared
-        left = left[shared <= max_overlap * areas]
-    return kept
-
-
-def insightface_rows(
-    outputs: Sequence[NDArray[Any]], side: int, min_score: float, max_overlap: float
-) -> NDArray[np.float64]:
-    """Return the score, box and landmarks of each face, from the scores, distances and offsets for each stride.
-
-    Boxes and landmarks are in pixels of the square input; the outputs may have no landmarks.
-    """
-    rows: list[NDArray[np.float64]] = []
-    for level, stride in enumerate(STRIDES):
-        scores, distances = outputs[level], outputs[level + 3] * stride
-        lines, columns = np.mgrid[: side // stride, : side // stride]
-        centres = np.stack([columns, lines], axis=-1).reshape(-1, 2) * stride
-        centres = centres.repeat(len(scores) // len(centres), axis=0)
-        parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
-        if len(outputs) > 6:
-            parts.append(outputs[level + 6] * stride + np.tile(centres, 5))
-        rows.append(np.concatenate(parts, axis=1, dtype=np.float64)[scores[:, 0] >= min_score])
-    found = np.concatenate(rows)
-    return found[greedy_suppression(found[:, 1:5], found[:, 0], max_overlap)]
-
-
-@pytest.mark.parametrize("batched", [True, False])
-@pytest.mark.parametrize("landmarks", [True, False])
-@pytest.mark.verifies("InsightFace's steps, on random outputs", "scrfd")
-def test_scrfd_gives_boxes_of_insightface(tmp_path: Path, batched: bool, landmarks: bool) -> None:
-    outputs = scrfd_outputs(2, landmarks=landmarks)
-    named = {str(448 + number): array[np.newaxis] if batched else array for number, array in enumerate(outputs)}
-    file = graphs.write(
-        tmp_path / "model.onnx",
-        [graphs.helper.make_node("Identity", [f"{name}.value"], [name]) for name in named],
-        {name: array.shape for name, array in named.items()},
-        constants={f"{name}.value": array for name, array in named.items()},
-        shape=(1, 3, SIDE, SIDE),
-        name="input.1",
-    )
-    image = detection_input(uniform_image(SIDE, SIDE, 0), 0.3)
-    expected = insightface_rows(outputs, SIDE, 0.3, 0.45)
-    assert len(expected) > 3
-    for found in detector(file)([image, image]):
-        assert found.labels == ["face"] * len(expected)
-        points = [] if found.keypoints is None else [found.keypoints.reshape(len(expected), 10)]
-        places = np.concatenate([found.boxes, *points], axis=1)
-        np.testing.assert_allclose(sorted_rows(places, found.scores), expected, atol=1e-3)
-
-
-def test_scrfd_input_equals_insightface(tmp_path: Path) -> None:
-    outputs = {str(number): array[np.newaxis] for number, array in enumerate(scrfd_outputs(2, landmarks=True))}
-    file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("batch", 3, SIDE, SIDE))
-    found = inspected(graphs.source(file))
-    assert not [fact for fact in found.description.facts if fact.origin is Origin.GUESSED]
-    pixels = np.random.default_rng(1).integers(0, 256, (50, 91, 3), np.uint8)
-    height = int(SIDE * (50 / 91))
-    padded = np.zeros((SIDE, SIDE, 3), np.uint8)
-    padded[:height] = cv2.resize(pixels[:, :, ::-1], (SIDE, height))
-    expected = cv2.dnn.blobFromImage(padded, 1 / 128, (SIDE, SIDE), (127.5, 127.5, 127.5), swapRB=True)
-    batch, _ = found.graph.batcher.prepare([Image(pixels)], 1)
-    np.testing.assert_allclose(batch, expected, atol=1e-5)
 
 
 def test_yunet_input_is_bgr_padded_with_black(tmp_path: Path) -> None:

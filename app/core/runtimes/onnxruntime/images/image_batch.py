@@ -137,8 +137,8 @@ def fit(image_size: tuple[int, int], input_size: tuple[int, int], options: Prepr
             left = round((width - new_width) / 2) if width < new_width else (width - new_width) // 2
             top = round((height - new_height) / 2) if height < new_height else (height - new_height) // 2
     scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)
-    if resize in ("letterbox", "pad") and options.box_scale != "axes":
-        scale_x = scale_y = scale if options.box_scale == "common" else scale_y
+    if resize in ("letterbox", "pad") and options.box_scale == "common":
+        scale_x = scale_y = scale
     return Placement(
         image_width=image_width,
         image_height=image_height,

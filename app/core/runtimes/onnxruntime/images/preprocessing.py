@@ -7,7 +7,7 @@ import msgspec
 from metadata.model import Origin
 
 Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
-BoxScale = Literal["axes", "common", "height"]
+BoxScale = Literal["axes", "common"]
 Crop = Literal["torchvision", "transformers", "paddle", "mmlab"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 
@@ -93,7 +93,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         crop: the library whose rounding is used: `torchvision` truncates sides, and rounds offsets half to even;
             `transformers` also rounds these down; `paddle` rounds sides, also of `pad`; `mmlab` only for `pad`.
         box_scale: the scale that maps boxes back: `axes` for one for each axis; for `letterbox` and `pad`, `common` for
-            the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
+            the one before the sides were rounded, as in Ultralytics and YOLOX.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
     """

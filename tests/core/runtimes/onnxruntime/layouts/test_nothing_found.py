@@ -60,7 +60,6 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
         for kind, width in (("cls", 1), ("obj", 1), ("bbox", 4))
         for stride in (8, 16, 32)
     },
-    ("scrfd", DETECTION): {f"{width}.{count}": blank(count, width) for width in (1, 4) for count in (128, 32, 8)},
     ("mediapipe", DETECTION): {"regressors": blank(896, 16), "classificators": blank(896, 1, value=LOW)},
     ("jatic", DETECTION): {"boxes": blank(9, 4), "scores": blank(9, 3)},
     ("mask", SEGMENTATION): {"alpha": blank(1, 16, 16)},
@@ -79,7 +78,7 @@ ALWAYS_FIND_SOMETHING = {
     "jatic",
 }
 """Layouts whose outputs name a class for every image or pixel, or are returned unchanged; of jatic, the classifiers."""
-ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
+ONE_CLASS = {"text-map", "yunet", "mediapipe", "mask", "mask-logits"}
 SIDES = {"mediapipe": 128}
 
 
