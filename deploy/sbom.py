@@ -12,8 +12,9 @@ import json
 import re
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
-from importlib.metadata import Distribution, distributions
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import Distribution, PackagePath, distributions
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +63,21 @@ def component(package: Distribution) -> dict[str, Any]:
     licence = licence_of(package)
     if licence:
         found["licenses"] = [licence]
-    bills = [str(file) for file in package.files or () if ".dist-info/sboms/" in str(file)]
+    files = package.files or ()
+    bills = [str(file) for file in files if ".dist-info/sboms/" in str(file)]
     if bills:
         found["externalReferences"] = [{"type": "bom", "url": url} for url in sorted(bills)]
-    libraries = list(native_libraries(package))
+    libraries = list(native_libraries(package, files))
     if libraries:
         found["components"] = libraries
     return found
 
 
-def native_libraries(package: Distribution) -> Iterator[dict[str, Any]]:
-    """Yield the shared libraries in a wheel, without its own extension modules."""
-    for file in sorted(package.files or (), key=str):
+def native_libraries(package: Distribution, files: Iterable[PackagePath]) -> Iterator[dict[str, Any]]:
+    """Yield the shared libraries in a wheel of these files, without its own extension modules."""
+    for file in sorted((file for file in files if _LIBRARY.search(str(file))), key=str):
         path = Path(str(package.locate_file(file)))
-        if _LIBRARY.search(str(file)) and path.is_file():
+        if path.is_file():
             with path.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
             # Several packages may contain a library of the same name.
@@ -112,6 +114,7 @@ def required(package: Distribution, installed: Mapping[str, Distribution]) -> se
     return found - {reference(package)}
 
 
+@cache  # because each name or version reads the file of metadata again
 def reference(package: Distribution) -> str:
     """Return the package URL, https://github.com/package-url/purl-spec."""
     return f"pkg:pypi/{normalised(package.metadata['Name'])}@{package.version}".replace("+", "%2B")
