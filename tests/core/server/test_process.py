@@ -138,16 +138,17 @@ def test_tensorflow_serving_port_answers_in_its_protocol_while_other_models_load
     url = f"http://127.0.0.1:{port}/v1/models/detector"
     body = {"instances": [{"b64": encode_base64(SCENE.read_bytes())}]}
     arguments = ["--model-repository", str(tmp_path / "models"), "--allow-code"]
-    with run_server(*arguments, "--tensorflow-serving-port", str(port)) as server:
-        wait_until(lambda: _is_available(url))
-        while_loading = httpx.post(f"{url}:predict", json=body, timeout=60)
+    options = [*arguments, "--tensorflow-serving-port", str(port)]
+    with run_server(*options) as server, httpx.Client(timeout=60) as client:
+        wait_until(lambda: _is_available(client, url))
+        while_loading = client.post(f"{url}:predict", json=body)
         go_on.touch()
         assert server.tensorflow_serving_address == f"http://127.0.0.1:{port}"
-        assert while_loading.json() == httpx.post(f"{url}:predict", json=body, timeout=60).json()
+        assert while_loading.json() == client.post(f"{url}:predict", json=body).json()
 
 
-def _is_available(url: str) -> bool:
+def _is_available(client: httpx.Client, url: str) -> bool:
     try:
-        return '"AVAILABLE"' in httpx.get(url, timeout=60).text
+        return '"AVAILABLE"' in client.get(url).text
     except httpx.TransportError:
         return False
