@@ -14,7 +14,7 @@ from app.plugins.evaluation.answers import parse_records
 from app.plugins.evaluation.dataset import Item
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
-from app.plugins.shadow.statistics import needed_images, pair
+from app.plugins.shadow.statistics import losing, needed_images, pair
 from tasks.task import TaskType
 
 MIN_TRUTHS = 30
@@ -116,7 +116,7 @@ def shadow_verdict(judged: Sequence[JudgedImage], margin: float) -> ShadowVerdic
     frequent = {
         label: pair(*_sums(images, label)) for label, images in by_label.items() if len(images) >= _MIN_CLASS_IMAGES
     }
-    lost = sorted(label for label, pairs in frequent.items() if pairs.difference().high < -_MAX_CLASS_LOSS)
+    lost = losing(frequent, _MAX_CLASS_LOSS)
     reasons, needed = [f"{label} loses more than {_MAX_CLASS_LOSS:g}" for label in lost], 0
     if difference.low <= -margin:
         reasons.insert(0, f"the loss may be {-difference.low:.4f}, and the margin is {margin:g}")

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from app.plugins.evaluation.metrics.intervals import Estimate, wilson
 
+_LEVEL = 0.05
 _MAX_IMAGES = 1 << 30
 
 Floats = NDArray[np.float64]
@@ -89,3 +91,24 @@ def needed_images(scores: PairedScores, margin: float) -> int:
         return interval.high - interval.low <= 2 * margin
 
     return scores.images + bisect_left(range(scores.images, _MAX_IMAGES), True, key=is_narrow)
+
+
+def losing(scores: Mapping[str, PairedScores], tolerance: float) -> Sequence[str]:
+    """Return the classes that lose more than `tolerance`, at a level of 5 % over all classes (Holm)."""
+    p_values = {name: _loss_p(pairs, tolerance) for name, pairs in scores.items()}
+    lost: list[str] = []
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[name] > _LEVEL / (len(p_values) - rank):
+            break
+        lost.append(name)
+    return lost
+
+
+def _loss_p(scores: PairedScores, tolerance: float) -> float:
+    """Return the one-sided p-value of a loss of at most `tolerance`, by a normal distribution."""
+    first, second = scores.deviations
+    variance = (first**2 + second**2 - 2 * scores.covariance) / scores.images
+    excess = scores.champion - scores.shadow - tolerance
+    if variance <= 0:
+        return float(excess <= 0)
+    return math.erfc(excess / math.sqrt(2 * variance)) / 2

@@ -10,9 +10,9 @@ import scipy.stats
 
 from app.plugins.evaluation.metrics.intervals import wilson
 from app.plugins.recording.inference import RecordedImage, Truth
-from app.plugins.shadow.report import Counts, ShadowVerdict, judge_image, shadow_verdict
+from app.plugins.shadow.report import ShadowVerdict, judge_image, shadow_verdict
 from app.plugins.shadow.rows import ComparedInference, ShadowAnswer
-from app.plugins.shadow.statistics import PairedScores, needed_images, pair
+from app.plugins.shadow.statistics import PairedScores, losing, needed_images, pair
 from tests.support.data.recorded_rows import recorded_inference
 
 _stats: Any = scipy.stats
@@ -79,15 +79,11 @@ def test_nothing_to_find_and_nothing_found_is_right() -> None:
     assert (scores.champion, scores.shadow) == (1.0, 1.0)
 
 
-def test_class_is_named_if_its_whole_interval_is_a_loss() -> None:
-    def images(label: str, count: int, worse: int) -> list[tuple[Counts, Counts]]:
-        right, missed = {label: (1, 0, 0)}, {label: (0, 0, 1)}
-        return [(right, missed if number < worse else right) for number in range(count)]
-
-    judged = [*images("clear", 100, 60), *images("weak", 100, 8), *images("rare", 29, 29), *images("same", 2000, 0)]
-    assert [reason for reason in shadow_verdict(judged, 0.5).reasons if "loses" in reason] == [
-        "clear loses more than 0.05"
-    ]
+def test_more_classes_need_more_evidence_of_a_loss() -> None:
+    clear, weak, none = _paired(20, 70, 0, 10), _paired(60, 14, 1, 25), _paired(80, 10, 10, 0)
+    assert losing({"a": weak}, 0.05) == ["a"]
+    assert losing({"a": weak, "b": none, "c": none, "d": none}, 0.05) == []
+    assert losing({"a": weak, "b": clear}, 0.05) == ["b", "a"]
 
 
 def _judge(count: int, worse: int) -> ShadowVerdict:
