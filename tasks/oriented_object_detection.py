@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, stack_labelled, stack_numbers
 from tasks.object_detection import OBJECT_OUTPUTS, DetectionInput, DetectionParameters, drop_duplicates
 from tasks.saliency.probe import best_match, take
-from tasks.task import Model, TaskType
+from tasks.task import TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, rotated_ious, select
 from tasks.vision.request import ImageTask
 
@@ -70,9 +70,6 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _fractions(self) -> NDArray[np.float64]:
         size = np.array([self.width, self.height, self.width, self.height, 1], np.float64)
         return self.boxes.astype(np.float64) / size
-
-
-OrientedObjectDetector = Model[DetectionInput, OrientedDetections]
 
 
 class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]):

@@ -17,8 +17,8 @@ from tasks.image_classification import ClassificationInput, ImageClassifier
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import VisionLanguageModel
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetector
-from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetector
-from tasks.task import TaskType
+from tasks.oriented_object_detection import OrientedDetections
+from tasks.task import Model, TaskType
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.core.runtimes.onnxruntime import graphs
@@ -62,7 +62,7 @@ def detector(file: Path, **settings: Any) -> ObjectDetector:
     return _model(file, TaskType.OBJECT_DETECTION, settings)
 
 
-def oriented_detector(file: Path, **settings: Any) -> OrientedObjectDetector:
+def oriented_detector(file: Path, **settings: Any) -> Model[DetectionInput, OrientedDetections]:
     """Load a model as an oriented detector."""
     return _model(file, TaskType.ORIENTED_OBJECT_DETECTION, settings)
 
