@@ -57,10 +57,6 @@ class Control(msgspec.Struct, frozen=True):
     attributes: Mapping[str, str]
     labels: list[TagLabel]
 
-    def option(self, name: str, default: str = "") -> str:
-        """Return the attribute ``model_<name>`` in lower case."""
-        return self.attributes.get(f"model_{name}", default).lower()
-
 
 class LabelConfig(msgspec.Struct, frozen=True):
     """A labelling configuration. `images` has the key of each image in a task's data, by the name of its tag."""
@@ -96,7 +92,9 @@ def make_plan(registration: Registration, config_text: str, path: str) -> Plan:
     fitting = [
         control
         for control in config.controls
-        if control.tag in tags and control.image in config.images and control.option("skip") != "true"
+        if control.tag in tags
+        and control.image in config.images
+        and control.attributes.get("model_skip", "").lower() != "true"
     ]
     # A polygon has no holes.
     brushes = [control for control in fitting if control.tag == "BrushLabels"]

@@ -11,9 +11,7 @@
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,7 +28,6 @@ from tasks.object_detection import DetectionInput
 from tasks.task import TaskType
 from tasks.vision.filtering import ious, xywh_to_xyxy
 
-_YUNET = "yunet"
 _YUNET_STRIDES = (8, 16, 32)
 _MAX_CANDIDATES = 5000
 _MAX_EXPONENT = 20.0
@@ -39,8 +36,6 @@ _POINTS = (5, 2)
 _YUNET_DEFAULTS = PartialPreprocessing(
     size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, channel_order="BGR"
 )
-_Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""Boxes, scores and landmarks of one stride."""
 
 
 def _recognise_yunet(view: GraphView) -> Match | None:
@@ -56,7 +51,7 @@ def _recognise_yunet(view: GraphView) -> Match | None:
     if [point.shape for point in points] != [(*box.shape[:2], math.prod(_POINTS)) for box in boxes]:
         points = []
     return Match(
-        layout=_YUNET,
+        layout="yunet",
         task_type=TaskType.OBJECT_DETECTION,
         outputs=[*outputs, *points],
         decode=_find_yunet,
@@ -71,43 +66,31 @@ def _recognise_yunet(view: GraphView) -> Match | None:
 
 
 def _find_yunet(answer: RawOutputs, item: DetectionInput) -> Candidates:
-    parts: list[_Part] = []
+    parts: list[NDArray[np.float32]] = []
     for level, stride in enumerate(_YUNET_STRIDES):
-        scores, presence, boxes = (answer.outputs[level + offset] for offset in (0, 3, 6))
+        scores, presence, boxes, *points = answer.outputs[level :: len(_YUNET_STRIDES)]
         corners = _corners(len(boxes), stride, answer)
         centres = corners + boxes[:, :2] * stride
         sides = np.exp(np.minimum(boxes[:, 2:], _MAX_EXPONENT)) * stride
-        score = np.sqrt(np.clip(scores[:, 0], 0, 1) * np.clip(presence[:, 0], 0, 1))
-        points = _points(answer.outputs[level + 9 :: len(_YUNET_STRIDES)], corners, stride)
-        parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score, points))
-    return _suppressed(parts, item)
-
-
-def _points(outputs: Sequence[NDArray[Any]], corners: NDArray[np.float32], stride: int) -> NDArray[np.float32]:
-    """Return the (count, 10) landmarks in pixels; (count, 0) without outputs."""
-    if not outputs:
-        return np.zeros((len(corners), 0), np.float32)
-    return np.asarray(outputs[0] * np.float32(stride) + np.tile(corners, _POINTS[0]), np.float32)
-
-
-def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
-    """Return the (count, 2) left top corners of the cells, pixels; consecutive candidates share a cell."""
-    rows, columns = answer.height // stride, answer.width // stride
-    if not rows * columns or count % (rows * columns):
-        message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
-        raise model_failed(message)
-    return np.repeat(grid_corners(rows, columns, stride), count // (rows * columns), axis=0)
-
-
-def _suppressed(parts: list[_Part], item: DetectionInput) -> Candidates:
-    boxes, scores, points = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
-    chosen = best_indices(scores, item.floor, _MAX_CANDIDATES)
-    numbers = np.zeros(len(chosen), np.intp)
-    found = Candidates(boxes=boxes[chosen], scores=scores[chosen], class_ids=numbers, extras=points[chosen])
+        score = np.sqrt(np.clip(scores, 0, 1) * np.clip(presence, 0, 1))
+        landmarks = [offsets * np.float32(stride) + np.tile(corners, _POINTS[0]) for offsets in points]
+        parts.append(np.concatenate([score, centres, sides, *landmarks], axis=1, dtype=np.float32))
+    rows = np.concatenate(parts)
+    rows = rows[best_indices(rows[:, 0], item.floor, _MAX_CANDIDATES)]
+    boxes, numbers = xywh_to_xyxy(rows[:, 1:5]), np.zeros(len(rows), np.intp)
+    found = Candidates(boxes=boxes, scores=rows[:, 0], class_ids=numbers, extras=rows[:, 5:])
     return found.finite().suppress(item.parameters)
 
 
-_MEDIAPIPE = "mediapipe"
+def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
+    """Return the (count, 2) left top corners of the cells, pixels."""
+    rows, columns = answer.height // stride, answer.width // stride
+    if count != rows * columns:
+        message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
+        raise model_failed(message)
+    return grid_corners(rows, columns, stride)
+
+
 _GRIDS = {
     (128, 896): ((8, 2), (16, 6)),
     (256, 896): ((16, 2), (32, 6)),
@@ -137,7 +120,7 @@ def _recognise_anchors(view: GraphView) -> Match | None:
     # Palms are detected in pixels of 0..1, all others in pixels of -1..1.
     mean, std = (ZEROS, ONES) if label == "palm" else (HALVES, HALVES)
     return Match(
-        layout=_MEDIAPIPE,
+        layout="mediapipe",
         task_type=TaskType.OBJECT_DETECTION,
         outputs=(rows, scores),
         decode=partial(_find_anchors, centres=_centres(height, grids)),
@@ -197,6 +180,6 @@ def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
 _TASKS = (TaskType.OBJECT_DETECTION,)
 _ANCHORS = "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels"
 LAYOUTS = (
-    Layout((_YUNET,), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet),
-    Layout((_MEDIAPIPE,), _TASKS, _ANCHORS, _recognise_anchors),
+    Layout(("yunet",), _TASKS, "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet),
+    Layout(("mediapipe",), _TASKS, _ANCHORS, _recognise_anchors),
 )
