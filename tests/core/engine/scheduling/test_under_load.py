@@ -50,9 +50,9 @@ class SlowEcho:
                 never_set.wait(self._random.random() * 0.004)
         else:
             never_set.wait(self._random.random() * 0.002)
-        if any("bad" in text.item.text for text in inputs):
+        if any("bad" in text.text for text in inputs):
             raise ValueError("a bad text")
-        return [Generation(text.item.text) for text in inputs]
+        return [Generation(text.text) for text in inputs]
 
 
 class StreamingEcho(SlowEcho):
@@ -61,9 +61,9 @@ class StreamingEcho(SlowEcho):
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         for item, continued in enumerate(inputs):
             for _ in range(80):
-                if "bad" in continued.item.text and self._random.random() < 0.05:
+                if "bad" in continued.text and self._random.random() < 0.05:
                     raise ValueError("a bad text")
-                yield TextChunk(item=item, prompt=0, text=continued.item.text)
+                yield TextChunk(item=item, prompt=0, text=continued.text)
             yield TextChunk(item=item, prompt=0, text="", final=True)
 
 
