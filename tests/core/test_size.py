@@ -7,10 +7,10 @@ import pytest
 from tests.support.removal import ROOT
 
 MAX_LINES = {
-    "the product": (61_916, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
-    "core": (20_566, ("app/core/**/*.py",)),
-    "the page": (6_167, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
-    "tests": (68_241, ("tests/**/*.py",)),
+    "the product": (61_000, ("app/**/*.py", "tasks/**/*.py", "metadata/**/*.py")),
+    "core": (20_530, ("app/core/**/*.py",)),
+    "the page": (6_093, ("app/**/*.js", "app/**/*.css", "app/**/*.html")),
+    "tests": (65_700, ("tests/**/*.py",)),
 }
 """Lines of files by their patterns. A newcomer can read core in a day."""
 MAX_HOOKS_LINES = 250
