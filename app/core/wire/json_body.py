@@ -162,7 +162,8 @@ def _image_error(body: bytes | msgspec.Raw, path: str) -> InferenceError | None:
 def _diagnose(body: memoryview, error: Exception, path: str, subject: str) -> InferenceError:
     if not bytes(body[:_MAX_DIAGNOSED_BYTES]).strip():
         return invalid(f"Expected a JSON object, got an empty {subject}", path)
-    if isinstance(error, UnicodeDecodeError):
+    # msgspec raises UnicodeDecodeError before version 0.23, and DecodeError since.
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):
         return invalid("Expected JSON in UTF-8, got other bytes", path)
     # The standard library accepts two things that are not JSON: NaN and Infinity, and lone surrogates. Use its result
     # to find them.
