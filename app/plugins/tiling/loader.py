@@ -19,7 +19,7 @@ _PIXEL_LAYOUTS: Mapping[str, float] = {"semantic": 0.0, "class-map": 0.0, "mask"
 
 
 def _tiling_of(source: ModelSource, description: ModelMetadata) -> TilingSettings:
-    """Return how images are cut. Raise ModelError for a model that finds no objects in images."""
+    """Return how images are cut. Raise ModelError if a model that finds no objects declares tiles."""
     declared = source.settings.of(TilingSection).tiling
     if declared is not None and description.task_type.geometry is None:
         place = f'{source.folder / SETTINGS_FILE}: "tiling"'
