@@ -128,8 +128,10 @@ def run(
             if parts.count:
                 error_console().print(f"{counted(parts.count, 'image')} finished before")
             with progress("Running", total) as bar, job.open() as answer:
+                done, started = parts.count, time.monotonic()
                 unfinished = (image for image in selection.select(images) if not parts.has(image))
-                parts.write(answer(unfinished), _reporter(bar, parts.count, total))
+                parts.write(answer(unfinished), _reporter(bar, done, total))
+                rate = (parts.count - done) / (time.monotonic() - started)
             if not parts.count:
                 raise SettingsError(no_images)
             parts.complete()
@@ -140,7 +142,7 @@ def run(
     except KeyboardInterrupt:
         exit_interrupted("interrupted; the same command continues the run")
     reasons = f"; `charioteer inferences {printable(to)} --error any` shows the reasons" if parts.errors else ""
-    images_written = f"{counted(parts.count, 'image')}, {parts.errors:,} without an answer{reasons}"
+    images_written = f"{counted(parts.count, 'image')}, {parts.errors:,} without an answer, {rate:.1f}/s{reasons}"
     error_console().print(f"Wrote {printable(to)}: {images_written}", soft_wrap=True)
 
 

@@ -40,10 +40,8 @@ def task_result(plan: Plan, records: Sequence[Record], width: int, height: int) 
     for control, names in plan.controls:
         kind, size = control.tag.lower(), {"original_width": width, "original_height": height, "image_rotation": 0}
         common: Region = {"from_name": control.attributes["name"], "to_name": control.image, "type": kind, **size}
-        regions += [
-            {"id": secrets.token_hex(5), **common, **region}
-            for region in _regions(control, names, records, width, height)
-        ]
+        found = _regions(control, names, records, width, height)
+        regions += [{"id": secrets.token_hex(5), **common, **region} for region in found]
     scores = [region["score"] for region in regions if "score" in region]
     return {"result": regions, "score": sum(scores) / len(scores) if scores else 0.0, "model_version": plan.version}
 
