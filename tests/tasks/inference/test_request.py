@@ -161,6 +161,15 @@ def test_length_of_every_name_is_limited(name: str) -> None:
             check_request(request, Limits(max_name_length=5))
 
 
+def test_parameter_of_an_input_overrides_the_requests_unless_it_is_null() -> None:
+    own = msgspec.structs.replace(TEXTS, parameters={"a": "input", "b": None, "c": msgspec.Raw(b"null")})
+    shared = {"a": "request", "b": "request", "c": "request", "d": "request"}
+    request = msgspec.structs.replace(REQUEST, parameters=shared, inputs=(own,))
+    expected = {"a": "input", "b": "request", "c": "request", "d": "request"}
+    assert {name: request.parameter(0, name) for name in expected} == expected == request.parameters_of(0)
+    assert request.parameter(0, "e") is None
+
+
 def test_request_parameters_count_once_for_each_input() -> None:
     for parameters, limits, expected in (
         ({"metadata": "abc"}, Limits(max_request_bytes=5), "at most 5 bytes of the request's parameters"),
