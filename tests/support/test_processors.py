@@ -1,5 +1,6 @@
 """The tests on an emulated processor, with other programs in place of the emulator."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,11 @@ def test_crash_of_the_emulator_is_repeated_and_a_failure_is_not(
     found = processors.main(emulator(tmp_path, crashes=crashes, status=status), ["a"])
     assert found == (1 if status or crashes == 3 else 0)
     assert (tmp_path / "log").read_text().count("run") == runs
+
+
+@pytest.mark.parametrize(
+    ("actual", "same"), [([{"x": 1.00009}], True), ([{"x": 1.0003}], False), ([{"x": 1.0, "y": 2}], False), ([], False)]
+)
+def test_numbers_of_arm_are_compared(actual: object, same: bool) -> None:
+    with nullcontext() if same else pytest.raises(AssertionError):
+        arm.compare(actual, [{"x": 1.0}], "$")
