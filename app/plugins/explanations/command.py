@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import numpy.random  # noqa: F401  its first import ignores Ctrl-C, which would be lost while the first image is explained
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
