@@ -1,11 +1,11 @@
 """``charioteer explain``."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import numpy.random  # noqa: F401  its first import ignores Ctrl-C, which would be lost while the first image is explained
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
@@ -27,6 +27,9 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
+
+# Its first import ignores a Ctrl-C, which would be lost while the first image is explained.
+import_module("numpy.random")
 
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
