@@ -1,6 +1,6 @@
 """Prometheus metrics of inferences, and of the current state of the server."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 
 import msgspec
@@ -29,17 +29,22 @@ class Metrics:
         labels = ("protocol", "model", "version", "outcome")
         # To find the series of a request takes longer than to count it.
         found = lru_cache(maxsize=_MAX_SERIES)
-
-        def series(
-            kind: str, answer: str, buckets: Sequence[float]
-        ) -> tuple[Callable[..., Counter], Callable[..., Histogram]]:
-            count = counter(f"charioteer_{kind}s", f"Finished {kind} requests.", labels)
-            documentation = f"Seconds from the arrival of a request's body to its {answer}, including the wait."
-            seconds = histogram(f"charioteer_{kind}_seconds", documentation, labels, buckets=buckets)
-            return found(count.labels), found(seconds.labels)
-
-        self._inferences = series("inference", "answer", _SECONDS)
-        self._explanations = series("explanation", "explained answer", _EXPLANATION_SECONDS)
+        inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
+        inference_seconds = histogram(
+            "charioteer_inference_seconds",
+            "Seconds from the arrival of a request's body to its answer, including the wait.",
+            labels,
+            buckets=_SECONDS,
+        )
+        self._inferences = found(inferences.labels), found(inference_seconds.labels)
+        explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
+        explanation_seconds = histogram(
+            "charioteer_explanation_seconds",
+            "Seconds from the arrival of a request's body to its explained answer, including the wait.",
+            labels,
+            buckets=_EXPLANATION_SECONDS,
+        )
+        self._explanations = found(explanations.labels), found(explanation_seconds.labels)
         queue = histogram(
             "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
         )
@@ -59,8 +64,7 @@ class Metrics:
         seconds(protocol, model, version, outcome).observe(context.total / 1e9)
         if not context.explanation:
             self._queue(protocol).observe(context.queue / 1e9)
-        faults = sum(len(metadata.faults) for metadata in context.metadata.of())
-        if faults:
+        if faults := sum(len(metadata.faults) for metadata in context.metadata.of()):
             self._faults.labels(protocol, model).inc(faults)
 
 
