@@ -26,7 +26,7 @@ quick: $(VENV)/.test ## [test] run the quick tests of the folders that changed (
 	@$(BIN)/python -m tests.support.quick
 
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
-	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
+	@$(BIN)/python -m pytest --numprocesses 3 --override-ini faulthandler_timeout=180 -m "not slow"
 
 test-processors: $(VENV)/.test ## [test] run the numeric tests on an emulated processor without AVX-512 (20 minutes)
 	@$(BIN)/python -m tests.support.processors

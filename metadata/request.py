@@ -102,6 +102,8 @@ class RequestMetadata:
 
     def of(self, inputs: Iterable[int] | None = None) -> Sequence[InputMetadata]:
         """Return the metadata of some inputs, by default of all. What several of them share appears once."""
+        if not self._values:
+            return ()
         indices = self.by_input.keys() if inputs is None else inputs
         found = [self.by_input[index] for index in indices if index in self.by_input]
         return list({id(metadata): metadata for metadata in found}.values())

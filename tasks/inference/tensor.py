@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 
 class Datatype(StrEnum):
-    """An element type of the Open Inference Protocol. NumPy has no BF16: arrays hold its bits as UINT16."""
+    """An element type of the Open Inference Protocol. NumPy has no BF16: arrays hold its bits as UINT16.
+
+    Attributes:
+        dtype: the NumPy dtype of one element; `object` for BYTES.
+        has_json_form: whether JSON can hold its elements; 16-bit floating-point numbers are sent as bytes only.
+        kind: NumPy's kind, ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES.
+    """
 
     BOOL = "BOOL"
     UINT8 = "UINT8"
@@ -30,27 +36,11 @@ class Datatype(StrEnum):
     BF16 = "BF16"
     BYTES = "BYTES"
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Return the NumPy dtype of one element; `object` for BYTES."""
-        return _DTYPES[self]
-
-    @property
-    def has_json_form(self) -> bool:
-        """Return whether JSON can hold its elements; 16-bit floating-point numbers are sent as bytes only."""
-        return self not in (Datatype.FP16, Datatype.BF16)
-
-    @property
-    def kind(self) -> str:
-        """Return NumPy's kind: ``b`` boolean, ``u`` unsigned, ``i`` signed, ``f`` floating, ``O`` for BYTES."""
-        return "f" if self is Datatype.BF16 else _DTYPES[self].kind
-
-
-_DTYPES: dict[Datatype, np.dtype[Any]] = {
-    **{name: np.dtype(name.lower().replace("fp", "float")) for name in Datatype if name not in ("BF16", "BYTES")},
-    Datatype.BF16: np.dtype(np.uint16),
-    Datatype.BYTES: np.dtype(object),
-}
+    def __init__(self, name: str) -> None:
+        numpy_names = {"BF16": "uint16", "BYTES": "object"}
+        self.dtype: np.dtype[Any] = np.dtype(numpy_names.get(name, name.lower().replace("fp", "float")))
+        self.has_json_form = name not in ("FP16", "BF16")
+        self.kind = "f" if name == "BF16" else self.dtype.kind
 
 
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):

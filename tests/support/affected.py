@@ -23,7 +23,13 @@ ALL = "all"
 _CORE = ("core", "tasks", "conformance", "faults", "platform")
 """Areas of tests that a change of core, tasks or metadata needs, and of what tests share."""
 
-_AREAS = {"deploy": ("deploy", "installed"), "docs": ("installed",), "README.md": ("installed",)}
+_AREAS = {
+    "deploy": ("deploy", "installed"),
+    "docs": ("installed",),
+    "README.md": ("installed",),
+    "Makefile": ("installed",),
+    "fixtures/wire": ("conformance",),
+}
 _WITHOUT_TESTS = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "mkdocs.yml")
 _PAGE_FILES = (".js", ".css", ".html")
 
@@ -44,8 +50,8 @@ def changed_areas(files: Iterable[str]) -> Collection[str]:
             areas.add(second)
         elif first == "tests" and len(file.parts) > 2 and file.parts[1] != "support":
             areas.add(area_of_test(PurePosixPath(*file.parts[1:])))
-        elif first in _AREAS:
-            areas.update(_AREAS[first])
+        elif (area := "/".join(file.parts[:2]) if first == "fixtures" else first) in _AREAS:
+            areas.update(_AREAS[area])
         elif first in ("app", "tasks", "metadata", "tests"):
             areas.update(_CORE)
         elif first not in _WITHOUT_TESTS:

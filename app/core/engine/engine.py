@@ -144,12 +144,6 @@ class Engine(Readiness):
                 raise stopping_error() from None
             raise
 
-    def stream_text(
-        self, context: RequestContext, model_name: str, decode: Callable[[], InferenceRequest]
-    ) -> AsyncGenerator[Chunk]:
-        """Stream the answer as `stream_outputs`, in chunks of text, with a model whose `Servable.streams` is True."""
-        return self.stream_outputs(context, model_name, decode, None, lambda chunk: chunk)
-
     async def stream_outputs(
         self,
         context: RequestContext,

@@ -1,7 +1,7 @@
 """Prometheus metrics of inferences, and of the current state of the server."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -13,8 +13,7 @@ from app.core.engine.models.registry import ModelState
 from app.core.engine.request_context import RequestContext
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_INFERENCES = "charioteer_inferences"
-_INFERENCE_SECONDS = "charioteer_inference_seconds"
+_MAX_SERIES = 1024
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
@@ -28,23 +27,28 @@ class Metrics:
         self._owner = owner
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         labels = ("protocol", "model", "version", "outcome")
-        self._inferences = counter(_INFERENCES, "Finished inference requests.", labels)
-        self._seconds = histogram(
-            _INFERENCE_SECONDS,
+        # To find the series of a request takes longer than to count it.
+        found = lru_cache(maxsize=_MAX_SERIES)
+        inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
+        inference_seconds = histogram(
+            "charioteer_inference_seconds",
             "Seconds from the arrival of a request's body to its answer, including the wait.",
             labels,
             buckets=_SECONDS,
         )
-        self._queue = histogram(
-            "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
-        )
-        self._explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
-        self._explanation_seconds = histogram(
+        self._inferences = found(inferences.labels), found(inference_seconds.labels)
+        explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
+        explanation_seconds = histogram(
             "charioteer_explanation_seconds",
             "Seconds from the arrival of a request's body to its explained answer, including the wait.",
             labels,
             buckets=_EXPLANATION_SECONDS,
         )
+        self._explanations = found(explanations.labels), found(explanation_seconds.labels)
+        queue = histogram(
+            "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
+        )
+        self._queue = found(queue.labels)
         self._faults = counter(
             "charioteer_metadata_faults",
             "Parts of custom metadata that could not be read. The inferences were answered.",
@@ -55,15 +59,12 @@ class Metrics:
         protocol, version = context.protocol, context.model_version
         model = context.model_name if self._owner(context.model_name) else ""
         outcome = context.outcome.value if context.outcome else "ok"
-        if context.explanation:
-            self._explanations.labels(protocol, model, version, outcome).inc()
-            self._explanation_seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
-        else:
-            self._inferences.labels(protocol, model, version, outcome).inc(context.count)
-            self._seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
-            self._queue.labels(protocol).observe(context.queue / 1e9)
-        faults = sum(len(metadata.faults) for metadata in context.metadata.of())
-        if faults:
+        count, seconds = self._explanations if context.explanation else self._inferences
+        count(protocol, model, version, outcome).inc(context.count)
+        seconds(protocol, model, version, outcome).observe(context.total / 1e9)
+        if not context.explanation:
+            self._queue(protocol).observe(context.queue / 1e9)
+        if faults := sum(len(metadata.faults) for metadata in context.metadata.of()):
             self._faults.labels(protocol, model).inc(faults)
 
 
@@ -83,8 +84,8 @@ class ModelUsage(msgspec.Struct, kw_only=True):
 def usage_of_models(registry: CollectorRegistry) -> Mapping[str, ModelUsage]:
     """Return the use of each model that had a request, by its name, as `Metrics` counted it in `registry`."""
     usage: dict[str, ModelUsage] = {}
-    seconds = f"{_INFERENCE_SECONDS}_sum"
-    families = registry.restricted_registry([f"{_INFERENCES}_total", seconds]).collect()
+    seconds = "charioteer_inference_seconds_sum"
+    families = registry.restricted_registry(["charioteer_inferences_total", seconds]).collect()
     for sample in (sample for family in families for sample in family.samples):
         model = usage.setdefault(sample.labels["model"], ModelUsage())
         if sample.name == seconds:

@@ -24,12 +24,15 @@ class RequestLog:
             "model": context.model_name,
             "version": context.model_version,
             "batch_size": context.batch_size,
-            "queue_ms": _milliseconds(context.queue),
-            "decode_ms": _milliseconds(context.decode_ns),
-            "model_ms": _milliseconds(context.model_ns),
-            "postprocess_ms": _milliseconds(context.postprocess_ns),
-            "total_ms": _milliseconds(context.total),
         }
+        durations = {
+            "queue_ms": context.queue,
+            "decode_ms": context.decode_ns,
+            "model_ms": context.model_ns,
+            "postprocess_ms": context.postprocess_ns,
+            "total_ms": context.total,
+        }
+        fields |= {name: round(nanoseconds / 1e6, 3) for name, nanoseconds in durations.items()}
         if context.client:
             fields["client"] = context.client
         if context.base_id is not None:
@@ -50,7 +53,3 @@ class RequestLog:
             self._log.info(name, outcome="ok", **fields)
         else:
             self._log.warning(name, outcome=context.outcome.value, error=context.error, **fields)
-
-
-def _milliseconds(nanoseconds: int) -> float:
-    return round(nanoseconds / 1e6, 3)

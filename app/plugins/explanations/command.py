@@ -1,6 +1,7 @@
 """``charioteer explain``."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,9 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
+
+# Its first import ignores a Ctrl-C, which would be lost while the first image is explained.
+import_module("numpy.random")
 
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100

@@ -171,6 +171,7 @@ def _fits(role: str, output: GraphOutput, lead: tuple[int, ...], view: GraphView
         return False
     if role == "keypoints":
         return output.is_float and rank == 2 and output.shape[-1] in (2, 3)
+    if rank != 2 and not (rank == 3 and output.shape[-3] == 1):
+        return False
     height, width = output.shape[-2:]
-    is_box_mask = rank == 2 and height == width <= _MAX_BOX_MASK
-    return (rank == 2 or (rank == 3 and output.shape[-3] == 1)) and (is_box_mask or (height, width) == view.size)
+    return (rank == 2 and height == width <= _MAX_BOX_MASK) or (height, width) == view.size

@@ -1,7 +1,7 @@
 """An engine with fake models, and requests to it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,6 +9,7 @@ from app.core.engine.engine import Engine
 from app.core.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.core.engine.request_context import RequestContext
 from app.core.engine.scheduling.admission import QueueLimits
+from app.core.engine.streams.text_stream import Chunk
 from app.core.hooks import Parts
 from app.core.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
@@ -54,6 +55,12 @@ def request(model: str = "detector", count: int = 1, **parameters: object) -> In
     element = BinaryElement(encode_image(rectangle()))
     tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
+
+
+def stream_text(
+    engine: Engine, context: RequestContext, model: str, decode: Callable[[], InferenceRequest]
+) -> AsyncGenerator[Chunk]:
+    return engine.stream_outputs(context, model, decode, None, lambda chunk: chunk)
 
 
 def name_of(response: InferenceResponse) -> str:

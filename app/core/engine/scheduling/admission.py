@@ -135,11 +135,10 @@ class Admission:
         return self.in_flight + len(self._arriving) < self._workers
 
     @contextmanager
-    def arriving(self, has_body: bool = True) -> Generator[None]:
-        """Count a request whose body arrives, while entered in the event loop; not if it has none."""
+    def arriving(self) -> Generator[None]:
+        """Count a request whose body arrives, while entered in the event loop."""
         arrival_id = next(self._arrival_ids)
-        if has_body:
-            self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
+        self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
         try:
             yield
         finally:

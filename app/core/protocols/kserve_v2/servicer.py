@@ -82,7 +82,9 @@ class _Inferences:
                 yield await self._infer_response(request, servable, context, streamed=True)
                 return
             limits = self._engine.limits
-            chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable, limits)[0])
+            chunks = self._engine.stream_outputs(
+                context, request.model_name, lambda: decode(request, servable, limits)[0], None, lambda chunk: chunk
+            )
             async with aclosing(encode_chunks(chunks, raw=bool(request.raw_input_contents))) as items:
                 async for item in items:
                     yield item

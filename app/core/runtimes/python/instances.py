@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from app.core.engine.error_text import error_text
 from app.core.engine.scheduling.thread_pool import release_worker
 from app.core.runtimes.waiting import WaitingRequests
 from tasks.inference.error import ErrorKind, InferenceError, model_failed, truncate
@@ -32,14 +33,8 @@ _CLOSE_SECONDS = 30.0
 
 def describe_exception(error: BaseException) -> str:
     """Return the type and the shortened text of an exception that model code raised."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  `__str__` is model code and may fail
-        text = "(its text cannot be read)"
-    shown = truncate(text.encode(errors="replace").decode(), _MAX_ERROR_LENGTH)
-    if isinstance(error, ModelExited):
-        return shown
-    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+    shown, name = truncate(error_text(error).encode(errors="replace").decode(), _MAX_ERROR_LENGTH), type(error).__name__
+    return shown if isinstance(error, ModelExited) or shown == name else f"{name}: {shown}"
 
 
 class JobTimeoutError(Exception):

@@ -27,6 +27,8 @@ _MIN_BYTES_PER_SECOND = 1024
 _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes that the body of a request may always have, even when all bodies together have too many."""
 
+# An extension in the scope of a request: the server has all of its body, so that nothing has to be waited for.
+BODY_ARRIVED = "charioteer.body_arrived"
 _MIN_COMPRESSED_BYTES = 1000
 _LEVEL = 1
 _REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
@@ -89,12 +91,14 @@ class Body(msgspec.Struct, eq=False):
     """The body of one request. Close it after the response.
 
     Attributes:
-        is_complete: whether all of it has arrived.
-        size: the bytes that have arrived.
+        has_arrived: whether the server had all of it at the start, so that no call waits.
+        is_complete: whether all of it was received.
+        size: the bytes that were received.
     """
 
     _bodies: Bodies
     _receive: Receive
+    has_arrived: bool = False
     _deadline: float = 0.0
     _extends_at: int = 0
     """The size at which the deadline is extended."""
@@ -109,22 +113,7 @@ class Body(msgspec.Struct, eq=False):
         if self.is_complete:
             return await self._receive()
         bodies = self._bodies
-        if self.size >= self._extends_at:
-            self._deadline = asyncio.get_running_loop().time() + bodies.timeout
-            self._extends_at = self.size + math.ceil(_MIN_BYTES_PER_SECOND * bodies.timeout)
-        deadline = self._deadline
-        try:
-            async with asyncio.timeout_at(min(deadline, bodies.end)) as timeout:
-                bodies.waiting.add(timeout)
-                try:
-                    message: Any = await self._receive()
-                finally:
-                    bodies.waiting.discard(timeout)
-        except TimeoutError:
-            if bodies.end <= deadline:
-                raise BodyError(503, "The server stops, and the request has not arrived in full") from None
-            bodies.on_timeout()
-            raise BodyError(408, "The body of the request arrives too slowly") from None
+        message: Any = await (self._receive() if self.has_arrived else self._receive_in_time())
         self.is_complete = not message.get("more_body", False)
         if part := len(message.get("body", b"")):
             self.size += part
@@ -134,6 +123,26 @@ class Body(msgspec.Struct, eq=False):
             if bodies.size > bodies.max_bytes and self.size > _MIN_BUFFERED_BYTES:
                 raise BodyError(503, "The server has reached its limit of request bytes in memory")
         return message
+
+    async def _receive_in_time(self) -> Any:
+        """Return the next ASGI message. Raise BodyError with 408 or 503 if it takes too long."""
+        bodies = self._bodies
+        if self.size >= self._extends_at:
+            self._deadline = asyncio.get_running_loop().time() + bodies.timeout
+            self._extends_at = self.size + math.ceil(_MIN_BYTES_PER_SECOND * bodies.timeout)
+        deadline = self._deadline
+        try:
+            async with asyncio.timeout_at(min(deadline, bodies.end)) as timeout:
+                bodies.waiting.add(timeout)
+                try:
+                    return await self._receive()
+                finally:
+                    bodies.waiting.discard(timeout)
+        except TimeoutError:
+            if bodies.end <= deadline:
+                raise BodyError(503, "The server stops, and the request has not arrived in full") from None
+            bodies.on_timeout()
+            raise BodyError(408, "The body of the request arrives too slowly") from None
 
     async def read(self, length: int | None) -> bytes:
         """Return all of the body. `length` is its Content-Length, None without one.

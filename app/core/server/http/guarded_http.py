@@ -14,6 +14,7 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.core.server.http.exchange import BODY_ARRIVED
 from app.core.server.http.transport import Transport
 
 _END = b"\r\n\r\n"
@@ -132,6 +133,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_between = True
+        cast("Any", self.scope)["extensions"] = {BODY_ARRIVED: {}}
         super().on_message_complete()
         if self.cycle.response_complete:
             self._watch("silent", self._settings.keep_alive_timeout)

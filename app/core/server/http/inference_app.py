@@ -18,7 +18,7 @@ from app.core.protocols.http_inference import decompress_body
 from app.core.protocols.inference_call import HandledCall, HttpResponse, RequestHead, StartedCall, Stream
 from app.core.protocols.request_info import CLIENT, address_of, new_context
 from app.core.server.auth.http_access import HttpAccess
-from app.core.server.http.exchange import Bodies, Body, BodyError, DisconnectedError, Reply, compressed
+from app.core.server.http.exchange import BODY_ARRIVED, Bodies, Body, BodyError, DisconnectedError, Reply, compressed
 from app.core.server.http.request_rules import cors_headers
 from app.core.server.http.route_table import Route, RouteTable
 from app.core.server.load_shedding import OVERLOADED, ReadPauses, RejectionCounts
@@ -87,7 +87,7 @@ class InferenceApp:
         """Answer one request."""
         scope.setdefault("state", {})
         found = self._routes.find(scope) if scope["method"] == "POST" else None
-        body = Body(self._bodies, receive)
+        body = Body(self._bodies, receive, BODY_ARRIVED in scope.get("extensions", ()))
         try:
             if found is None:
                 await self._other(scope, body.receive, send)
@@ -164,10 +164,10 @@ class InferenceApp:
         """
         engine, length = self._engine, _length_of(head.headers)
         try:
-            if route.endpoint.queue_model is None:
+            if body.has_arrived or route.endpoint.queue_model is None:
                 content = await body.read(length)
             else:
-                with engine.admission.arriving(length != 0):
+                with engine.admission.arriving():
                     content = await body.read(length)
             if "content-encoding" in head.headers:
                 encoding = head.headers["content-encoding"]

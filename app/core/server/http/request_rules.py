@@ -74,7 +74,7 @@ def guard_requests(
     async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers, message = dict(scope["headers"]), None
-            host_count = sum(name == b"host" for name, _ in scope["headers"])
+            host_count = [name for name, _ in scope["headers"]].count(b"host")
             if host_count != 1 or b"transfer-encoding" in headers:
                 response = _framing_error(scope, host_count)
                 if response is not None:

@@ -160,8 +160,6 @@ def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
     admission = admission_of(max_waiting=0)
     with arriving(admission, 31):
         assert admission.overload(None) is None
-        with admission.arriving(has_body=False):
-            assert admission.overload(None) is None
         with admission.arriving():
             assert admission.overload(None) is not None
 

@@ -24,7 +24,7 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
-from tests.core.engine.engines import new_context
+from tests.core.engine.engines import new_context, stream_text
 from tests.support.models.engines import engine_of, fake_sources
 from tests.support.models.fake_models import stand_in_metadata
 from tests.support.models.scripted_model import EventRecorder
@@ -103,7 +103,7 @@ async def ask(engine: Engine, context: RequestContext, model: str, text: str) ->
         return text_request(model, text)
 
     if model == "spoken":
-        async with aclosing(engine.stream_text(context, model, decode)) as chunks:
+        async with aclosing(stream_text(engine, context, model, decode)) as chunks:
             assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
     else:
         assert await engine.handle(context, model, decode, generated_text) == text

@@ -14,7 +14,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.task import TextChunk
 from tests.core.engine import engines
-from tests.core.engine.engines import new_context
+from tests.core.engine.engines import new_context, stream_text
 from tests.support.models.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 from tests.support.polling import wait_until_async
 from tests.support.rejection import rejects
@@ -29,7 +29,7 @@ def request(model: str = "speaker", **fields: Any) -> InferenceRequest:
 def opened(
     engine: Engine, decode: Callable[[], InferenceRequest] = request
 ) -> AbstractAsyncContextManager[AsyncGenerator[Chunk]]:
-    return aclosing(engine.stream_text(new_context(), "speaker", decode))
+    return aclosing(stream_text(engine, new_context(), "speaker", decode))
 
 
 async def collect(engine: Engine, decode: Callable[[], InferenceRequest] = request) -> list[Chunk]:
@@ -282,7 +282,7 @@ def test_stream_past_its_deadline_is_deadline_exceeded(when: str) -> None:
         first = asyncio.create_task(collect(engine)) if when == "queued" else None
         if first is not None:
             await asyncio.to_thread(gate.wait_for_arrival)
-        async with aclosing(engine.stream_text(late_info, "speaker", request)) as chunks:
+        async with aclosing(stream_text(engine, late_info, "speaker", request)) as chunks:
             with pytest.raises(InferenceError) as caught:
                 assert len([chunk async for chunk in read_late(chunks)]) <= BUFFER_SIZE + 1
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
@@ -303,7 +303,7 @@ def test_stream_whose_client_disconnects_before_the_first_chunk_is_cancelled() -
 
     async def read() -> None:
         context = new_context(disconnected=disconnected.wait)
-        async with aclosing(engine.stream_text(context, "speaker", request)) as chunks:
+        async with aclosing(stream_text(engine, context, "speaker", request)) as chunks:
             first = asyncio.ensure_future(anext(chunks))
             await asyncio.to_thread(gate.wait_for_arrival)
             disconnected.set()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -74,6 +74,10 @@ def outputs(draw: st.DrawFn) -> list[GraphOutput]:
     return generated
 
 
+_EMPTY_BOXES = GraphOutput(name="boxes", blank=np.zeros((1, 0), np.float32))
+
+
+@example([_EMPTY_BOXES, GraphOutput(name="masks", blank=np.zeros(1, np.float32))], None, None, None, "")
 @given(
     graph_outputs=outputs(),
     task_type=st.sampled_from((None, *TaskType)),
