@@ -32,7 +32,7 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
     "export hugging-face --output exported": "torch",
     "check hugging-face": "torch",
     "check intel": "openvino",
-    "quantize path/to/model --data fixtures/images": "quantize",
+    "quantize path/to/model --data images": "quantize",
 }
 """The extra that each command needs."""
 
@@ -82,7 +82,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     for file in (folder / "baseline.npz", folder / "monitored" / "detector" / "drift-baseline.npz"):
         write_baseline(file, Baseline(sample=sample(40, with_embeddings=False)))
     (folder / "images").mkdir()
-    for index in range(30):
+    for index in range(50):
         shutil.copy(ROOT / "fixtures" / "images" / "scene.jpg", folder / "images" / f"{index}.jpg")
     tiny_vision.vit(folder / "hugging-face")
     shutil.copytree(detector, folder / "intel")
