@@ -27,8 +27,8 @@ _MIN_BYTES_PER_SECOND = 1024
 _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes that the body of a request may always have, even when all bodies together have too many."""
 
-# An extension in the scope of a request: the server has all of its body, so that nothing has to be waited for.
-BODY_ARRIVED = "charioteer.body_arrived"
+# In the state of a request: the server has all of its body, so that nothing has to be waited for.
+BODY_ARRIVED = "charioteer_body_arrived"
 _MIN_COMPRESSED_BYTES = 1000
 _LEVEL = 1
 _REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")

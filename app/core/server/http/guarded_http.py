@@ -133,7 +133,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_between = True
-        cast("Any", self.scope)["extensions"] = {BODY_ARRIVED: {}}
+        self.scope.setdefault("state", {})[BODY_ARRIVED] = True
         super().on_message_complete()
         if self.cycle.response_complete:
             self._watch("silent", self._settings.keep_alive_timeout)

@@ -87,7 +87,7 @@ class InferenceApp:
         """Answer one request."""
         scope.setdefault("state", {})
         found = self._routes.find(scope) if scope["method"] == "POST" else None
-        body = Body(self._bodies, receive, BODY_ARRIVED in scope.get("extensions", ()))
+        body = Body(self._bodies, receive, BODY_ARRIVED in scope["state"])
         try:
             if found is None:
                 await self._other(scope, body.receive, send)
