@@ -50,8 +50,8 @@ def changed_areas(files: Iterable[str]) -> Collection[str]:
             areas.add(second)
         elif first == "tests" and len(file.parts) > 2 and file.parts[1] != "support":
             areas.add(area_of_test(PurePosixPath(*file.parts[1:])))
-        elif (area := "/".join(file.parts[:2]) if first == "fixtures" else first) in _AREAS:
-            areas.update(_AREAS[area])
+        elif needed := next((tests for path, tests in _AREAS.items() if file.is_relative_to(path)), None):
+            areas.update(needed)
         elif first in ("app", "tasks", "metadata", "tests"):
             areas.update(_CORE)
         elif first not in _WITHOUT_TESTS:

@@ -28,7 +28,7 @@ class Metrics:
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         labels = ("protocol", "model", "version", "outcome")
         # To find the series of a request takes longer than to count it.
-        found = lru_cache(maxsize=_MAX_SERIES)
+        cached = lru_cache(maxsize=_MAX_SERIES)
         inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
         inference_seconds = histogram(
             "charioteer_inference_seconds",
@@ -36,7 +36,7 @@ class Metrics:
             labels,
             buckets=_SECONDS,
         )
-        self._inferences = found(inferences.labels), found(inference_seconds.labels)
+        self._inferences = cached(inferences.labels), cached(inference_seconds.labels)
         explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
         explanation_seconds = histogram(
             "charioteer_explanation_seconds",
@@ -44,11 +44,11 @@ class Metrics:
             labels,
             buckets=_EXPLANATION_SECONDS,
         )
-        self._explanations = found(explanations.labels), found(explanation_seconds.labels)
+        self._explanations = cached(explanations.labels), cached(explanation_seconds.labels)
         queue = histogram(
             "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
         )
-        self._queue = found(queue.labels)
+        self._queue = cached(queue.labels)
         self._faults = counter(
             "charioteer_metadata_faults",
             "Parts of custom metadata that could not be read. The inferences were answered.",
